@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 /// The entries, by their places, that together have all features that all of them have: each time the one with the most features for its
 /// bytes that none of those before has, then the smallest, then the first. In the order in which they were taken, so that the first so many
 /// are a good choice as well where not all may stay. It depends on nothing but its arguments and their order.
-pub fn cover(entries: &[(u64, &BTreeSet<u64>)]) -> Vec<usize> {
+pub(crate) fn cover(entries: &[(u64, &BTreeSet<u64>)]) -> Vec<usize> {
     // Few features for many bytes come last. What an entry adds only falls while others are taken, so its old value is a bound.
     let mut heap: BinaryHeap<(u128, Reverse<u64>, Reverse<usize>)> = entries
         .iter()

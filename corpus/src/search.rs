@@ -1,8 +1,7 @@
 //! [`Search`]: the state of one search on the disk, from which it goes on after whatever ended its process.
 //!
-//! It is a directory with a lock and a journal of five kinds of records: what the search is, its state at the beginning of a round, the
-//! steps of that round, what was announced, and what a search before it had announced there. A search that goes on has the last state and
-//! the steps since then, so it goes on with just the round that was under way.
+//! It is a directory with a lock and a journal: what the search is, and then its steps. A search is a function of what it is about and of its steps,
+//! so one that goes on counts these again and makes the next. What a step has found may be announced when the step is on the disk.
 
 use std::path::{Path, PathBuf};
 
@@ -11,15 +10,13 @@ use serde_json::Value;
 
 use crate::entry::Identity;
 use crate::error::Error;
-use crate::files::{Lock, Locking, clean, lock};
+use crate::files::{Lock, Locking, clean, free_name, lock, sync_directory};
 use crate::journal::{Found, Journal};
 
 /// Version of the records.
 const FORMAT: u32 = 1;
 /// Letters of a name, at most.
 const NAME: usize = 64;
-/// A journal with so many bytes more than it needs is written anew.
-const SPARE: u64 = 4 << 20;
 /// What the name of a journal ends in that was put beside.
 const ASIDE: &str = "unfinished";
 
@@ -28,25 +25,18 @@ const ASIDE: &str = "unfinished";
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 enum Line {
     /// What the search is: the first record.
-    Begin {
-        format: u32,
-        identity: Identity,
-        about: Value,
-    },
-    State(Value),
+    Begin { format: u32, identity: Identity, about: Value },
+    /// What came of a part of it.
     Step(Value),
-    Announced(Value),
-    /// What another search had announced in this place.
-    Earlier(Value),
+    /// Stands after the beginning in journals of earlier versions, and says nothing.
+    State(Value),
 }
 
-/// Where a search goes on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Resumed<'a> {
-    /// The state that [`Search::checkpoint`] was last given.
-    pub state: &'a Value,
-    /// What [`Search::step`] was given since then, in order.
-    pub steps: &'a [Value],
+/// [`Line::Step`] on its way out, without a copy of what it says.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Logged<'a, S> {
+    Step(&'a S),
 }
 
 /// See the module's text.
@@ -57,10 +47,7 @@ pub struct Search {
     journal: Journal,
     _lock: Lock,
     begun: Option<(Identity, Value)>,
-    state: Option<Value>,
     steps: Vec<Value>,
-    announced: Vec<Value>,
-    earlier: Vec<Value>,
     notes: Vec<String>,
     /// The journal has steps that lie behind something damaged.
     gap: bool,
@@ -91,17 +78,13 @@ impl Search {
         clean(&dir).map_err(|e| Error::host("tidy up", &dir, &e))?;
         let path = dir.join("journal");
         let (journal, found) = Journal::open(&path).map_err(|e| Error::host("use", &path, &e))?;
-        let (begun, state) = (None, None);
         let mut search = Search {
             dir,
             identity,
             journal,
             _lock: held,
-            begun,
-            state,
+            begun: None,
             steps: Vec::new(),
-            announced: Vec::new(),
-            earlier: Vec::new(),
             notes: Vec::new(),
             gap: false,
         };
@@ -119,9 +102,10 @@ impl Search {
                 aside.display()
             ));
         }
-        let (mut expected, mut gap) = (None, found.damaged.is_some());
+        // Steps without a beginning belong to no search.
+        let (mut expected, mut gap) = (None, true);
         for record in &found.records {
-            // After a gap, steps belong to a state that is not there any more.
+            // Steps behind one that is missing mean nothing.
             gap |= expected.is_some_and(|number| number != record.number);
             expected = Some(record.number + 1);
             let value: Value = serde_json::from_slice(&record.text).unwrap_or_default();
@@ -134,15 +118,13 @@ impl Search {
                 )));
             }
             match serde_json::from_value(value) {
-                Ok(Line::Begin { identity, about, .. }) => self.begun = Some((identity, about)),
-                Ok(Line::State(state)) => {
-                    (self.state, gap) = (Some(state), false);
+                Ok(Line::Begin { identity, about, .. }) => {
+                    (self.begun, gap) = (Some((identity, about)), false);
                     self.steps.clear();
                 }
+                Ok(Line::State(_)) => {}
                 Ok(Line::Step(step)) if !gap => self.steps.push(step),
                 Ok(Line::Step(_)) => self.gap = true,
-                Ok(Line::Announced(what)) => self.announced.push(what),
-                Ok(Line::Earlier(what)) => self.earlier.push(what),
                 Err(error) => {
                     (gap, self.gap) = (true, true);
                     self.notes.push(format!(
@@ -161,82 +143,37 @@ impl Search {
         self.begun.as_ref().map(|(identity, about)| (identity, about))
     }
 
-    /// Where the search goes on that is there. `None`: there is none, it has no state yet, or it belongs to another plan or version, whose
-    /// state means nothing here ([`Search::begun`] has it).
-    pub fn resume_state(&self) -> Option<Resumed<'_>> {
-        let (identity, _) = self.begun.as_ref()?;
-        let state = self.state.as_ref().filter(|_| *identity == self.identity)?;
-        Some(Resumed { state, steps: &self.steps })
-    }
-
-    /// What this search has announced, in order.
-    pub fn announced(&self) -> &[Value] {
-        &self.announced
-    }
-
-    /// What searches before it had announced in this place.
-    pub fn earlier(&self) -> &[Value] {
-        &self.earlier
-    }
-
     /// What was wrong with its files, for people.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Begins a new search in this place. What the one before it had announced is kept as [`Search::earlier`].
+    /// Begins a new search in the place of the one that is there.
     ///
     /// # Errors
     /// What the host says; the search before it is still there then.
     pub fn begin(&mut self, about: &Value) -> Result<(), Error> {
-        let earlier: Vec<Value> = self.earlier.iter().chain(&self.announced).cloned().collect();
         let begun = (self.identity.clone(), about.clone());
-        self.rewrite(&begun, (&earlier, &[]), None, &[])?;
-        self.gap = false;
-        (self.begun, self.earlier) = (Some(begun), earlier);
-        (self.state, self.announced) = (None, Vec::new());
+        self.rewrite(&begun, &[])?;
+        (self.begun, self.gap) = (Some(begun), false);
         self.steps.clear();
         Ok(())
     }
 
-    /// Keeps the state at the beginning of a round. When this returns it is on the disk.
+    /// Keeps what came of a part of the search. It outlives this process; `durable`: when this returns it is on the disk, and what was found may be said.
     ///
     /// # Errors
-    /// What the host says; the state before it is still there then. A search that was not begun.
-    pub fn checkpoint(&mut self, state: &Value) -> Result<(), Error> {
-        self.append(&Line::State(state.clone()), true)?;
-        self.state = Some(state.clone());
-        self.steps.clear();
-        let kept = self.announced.len() + self.earlier.len();
-        let needed = serde_json::to_string(state).map_or(0, |text| text.len() as u64) + 256 * kept as u64;
-        if self.journal.length > SPARE + 4 * needed {
-            // It is longer than it need be, and stays so if there is no room for another one.
-            let _ignored = self.compact();
+    /// What the host says; the steps before it are still there then. A search that was not begun.
+    pub fn log(&mut self, step: &impl Serialize, durable: bool) -> Result<(), Error> {
+        if self.begun.is_none() {
+            return Err(Error::wrong("a search must have begun before its steps are kept"));
         }
-        Ok(())
+        let text = text(&Logged::Step(step))?;
+        let path = self.path();
+        self.journal.append(&text, durable).map_err(|e| Error::host("write to", &path, &e))
     }
 
-    /// Keeps what came of a part of the round that is under way. It outlives this process; if the machine fails the part may have to be done
-    /// again.
-    ///
-    /// # Errors
-    /// As for [`Search::checkpoint`].
-    pub fn step(&mut self, step: &Value) -> Result<(), Error> {
-        self.append(&Line::Step(step.clone()), false)?;
-        self.steps.push(step.clone());
-        Ok(())
-    }
-
-    /// Keeps what came of a part, as [`Search::step`] does, and does not hold it in memory: a search that says all it is by its steps needs
-    /// them only when it goes on. `durable`: when this returns it is on the disk.
-    ///
-    /// # Errors
-    /// As for [`Search::checkpoint`].
-    pub fn log(&mut self, step: Value, durable: bool) -> Result<(), Error> {
-        self.append(&Line::Step(step), durable)
-    }
-
-    /// Brings to the disk what [`Search::step`] and [`Search::log`] were given.
+    /// Brings to the disk what [`Search::log`] was given.
     ///
     /// # Errors
     /// What the host says.
@@ -244,30 +181,41 @@ impl Search {
         self.journal.sync().map_err(|e| Error::host("write to", &self.path(), &e))
     }
 
-    /// The steps that were found when it was opened, for a search that goes on from them. Where the journal was damaged, what lies behind that is
-    /// taken out of it, so that steps which are added follow these.
+    /// Takes out of the journal what lies behind something damaged, so that steps which are added follow those that are left: for a search that goes
+    /// on.
     ///
     /// # Errors
     /// What the host says.
-    pub fn take_steps(&mut self) -> Result<Vec<Value>, Error> {
+    pub fn mend(&mut self) -> Result<(), Error> {
         if self.gap
             && let Some(begun) = self.begun.clone()
         {
-            let (earlier, announced) = (self.earlier.clone(), self.announced.clone());
-            let (state, steps) = (self.state.clone(), self.steps.clone());
-            self.rewrite(&begun, (&earlier, &announced), state, &steps)?;
+            let steps = self.steps.clone();
+            self.rewrite(&begun, &steps)?;
             self.gap = false;
         }
-        Ok(std::mem::take(&mut self.steps))
+        Ok(())
     }
 
-    /// Puts the journal beside, where it stays until the next one is put there, before another search is begun in its place. Returns where it is.
+    /// The steps that were found when it was opened, up to the first that is missing. They are not held any longer.
+    pub fn take_steps(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.steps)
+    }
+
+    /// Keeps the journal beside as well, in the place of the last one that was kept there, before another search is begun in its place. Returns where it
+    /// is.
     ///
     /// # Errors
-    /// What the host says; it is where it was then.
+    /// What the host says; the journal stays where it is.
     pub fn set_aside(&mut self) -> Result<PathBuf, Error> {
         let (path, aside) = (self.path(), self.path().with_extension(ASIDE));
-        std::fs::rename(&path, &aside).map_err(|e| Error::host("rename", &path, &e))?;
+        let free = free_name(&aside);
+        // What is begun is written anew, so the second name keeps what is there now. Not every file system has second names.
+        let named = std::fs::hard_link(&path, &free).or_else(|_| std::fs::copy(&path, &free).map(drop));
+        named.and_then(|()| std::fs::rename(&free, &aside)).map_err(|e| Error::host("rename", &path, &e))?;
+        // Two names of one file are both left by a rename: a process was killed before it had begun its search.
+        let _ignored = std::fs::remove_file(&free);
+        sync_directory(&self.dir).map_err(|e| Error::host("write to", &self.dir, &e))?;
         Ok(aside)
     }
 
@@ -276,50 +224,15 @@ impl Search {
         self.dir.join("journal")
     }
 
-    /// Keeps what is to be announced. Only when this has returned may it be said.
-    ///
-    /// # Errors
-    /// As for [`Search::checkpoint`].
-    pub fn announce(&mut self, what: &Value) -> Result<(), Error> {
-        self.append(&Line::Announced(what.clone()), true)?;
-        self.announced.push(what.clone());
-        Ok(())
-    }
-
-    fn append(&mut self, line: &Line, durable: bool) -> Result<(), Error> {
-        if self.begun.is_none() {
-            return Err(Error::wrong("a search must have begun before its state is kept"));
-        }
-        let text = text(line)?;
-        let path = self.path();
-        self.journal.append(&text, durable).map_err(|e| Error::host("write to", &path, &e))
-    }
-
-    fn compact(&mut self) -> Result<(), Error> {
-        let Some(begun) = self.begun.clone() else { return Ok(()) };
-        let (earlier, announced, state) = (self.earlier.clone(), self.announced.clone(), self.state.clone());
-        self.rewrite(&begun, (&earlier, &announced), state, &[])
-    }
-
-    fn rewrite(
-        &mut self,
-        (identity, about): &(Identity, Value),
-        (earlier, announced): (&[Value], &[Value]),
-        state: Option<Value>,
-        steps: &[Value],
-    ) -> Result<(), Error> {
+    fn rewrite(&mut self, (identity, about): &(Identity, Value), steps: &[Value]) -> Result<(), Error> {
         let begin = Line::Begin { format: FORMAT, identity: identity.clone(), about: about.clone() };
-        let lines = std::iter::once(begin)
-            .chain(earlier.iter().cloned().map(Line::Earlier))
-            .chain(announced.iter().cloned().map(Line::Announced))
-            .chain(state.map(Line::State))
-            .chain(steps.iter().cloned().map(Line::Step));
+        let lines = std::iter::once(begin).chain(steps.iter().cloned().map(Line::Step));
         let texts = lines.map(|line| text(&line)).collect::<Result<Vec<_>, _>>()?;
         let path = self.path();
         self.journal.rewrite(&texts).map_err(|e| Error::host("write to", &path, &e))
     }
 }
 
-fn text(line: &Line) -> Result<Vec<u8>, Error> {
+fn text(line: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(line).map_err(|e| Error::wrong(format!("a record of a search cannot be written: {e}")))
 }

@@ -10,6 +10,8 @@ use bloodhound_corpus::{Added, Corpus, Entry, ErrorKind};
 use common::{entry, files, identity, open, scratch, scratch_in_memory, seeds};
 use serde_json::json;
 
+const STEPS: u64 = 4;
+
 #[test]
 fn entries_are_there_when_the_corpus_is_opened_again() {
     let dir = scratch("again");
@@ -77,10 +79,9 @@ fn every_prefix_and_every_flipped_bit_of_every_file_is_survived_and_seen() {
     {
         let mut search = corpus.search("s").expect("a search");
         search.begin(&json!({"seed": 7})).expect("begun");
-        search.checkpoint(&json!({"round": 1})).expect("kept");
-        search.announce(&json!("a finding")).expect("kept");
-        search.checkpoint(&json!({"round": 2})).expect("kept");
-        search.step(&json!({"run": 1})).expect("kept");
+        for run in 0..STEPS {
+            search.log(&json!({"run": run}), run == 1).expect("kept");
+        }
     }
     let all = files(&dir);
     assert_eq!(all.len(), 5, "corpus.json, two entries, a lock and a journal");
@@ -117,24 +118,29 @@ fn check(dir: &Path, damaged: &Path, text: &str) {
     assert_eq!(seeds(&corpus).len(), if in_entries { 1 } else { 2 }, "{name}: {text}");
     assert_eq!(corpus.notes().len(), usize::from(in_entries), "{name}");
     assert!(!in_entries || corpus.notes()[0].to_string().contains(&name));
-    let search = match corpus.search("s") {
+    let mut search = match corpus.search("s") {
         Ok(search) => search,
         Err(error) => {
             assert!(name == "journal" && error.kind == ErrorKind::Wrong, "{name}: {error}");
             return;
         }
     };
-    let round = search.resume_state().map_or(0, |resumed| resumed.state["round"].as_u64().unwrap_or(9));
-    let steps = search.resume_state().map_or(0, |resumed| resumed.steps.len());
+    let steps: Vec<u64> =
+        search.take_steps().iter().map(|step| step["run"].as_u64().expect("a run")).collect();
     if name != "journal" {
-        assert_eq!((round, steps, search.announced().len()), (2, 1, 1), "{name}");
+        assert_eq!(steps, (0..STEPS).collect::<Vec<u64>>(), "{name}");
         return;
     }
-    assert!(round <= 2 && (round == 2 || steps == 0), "{text}: steps of another state");
-    // Without the end of its line it may have been cut off: nobody was told of it.
-    let whole = text.contains("{\"announced\":\"a finding\"}");
+    assert_eq!(
+        steps,
+        (0..steps.len() as u64).collect::<Vec<u64>>(),
+        "{text}: a step behind one that is missing"
+    );
+    // What is whole up to a run stays. Without the end of its line a record may have been cut off: nobody was told of it.
+    let whole =
+        (0..STEPS).take_while(|run| text.contains(&format!("{{\"step\":{{\"run\":{run}}}}}"))).count();
     let told = !search.notes().is_empty();
-    assert!(search.announced().len() == usize::from(whole) || told, "{text}");
+    assert!(steps.len() == whole || told || search.begun().is_none(), "{text}");
     // What was damaged is kept beside.
     if told {
         let kept = files(dir).into_keys().filter(|path| path.to_string_lossy().contains("damaged"));
@@ -262,32 +268,27 @@ fn a_search_goes_on_where_it_was_and_only_for_what_it_was_begun() {
     let dir = scratch("search");
     let corpus = open(&dir);
     let mut search = corpus.search("s").expect("free");
-    assert_eq!((search.begun(), search.resume_state()), (None, None));
-    assert_eq!(search.checkpoint(&json!(1)).expect_err("not begun").kind, ErrorKind::Wrong);
+    assert_eq!(search.take_steps(), [json!(null); 0]);
+    assert_eq!(search.begun(), None);
+    assert_eq!(search.log(&json!(1), true).expect_err("not begun").kind, ErrorKind::Wrong);
     search.begin(&json!({"seed": 7})).expect("begun");
-    assert_eq!(search.resume_state(), None, "it has no state yet");
-    // Long enough to be written anew.
-    let long = "x".repeat(100_000);
-    for round in 0..100 {
-        search.checkpoint(&json!({"round": round, "long": long})).expect("kept");
-        search.announce(&json!(round)).expect("kept");
-        search.step(&json!([round])).expect("kept");
+    for run in 0..100 {
+        search.log(&json!(run), run % 10 == 0).expect("kept");
     }
     drop(search);
-    let journal = std::fs::metadata(dir.join("searches/s/journal")).expect("a journal").len();
-    assert!(journal < 6 << 20, "{journal} bytes");
     let mut search = corpus.search("s").expect("free");
-    let resumed = search.resume_state().expect("a state");
-    assert_eq!((&resumed.state["round"], resumed.steps), (&json!(99), &[json!([99])][..]));
-    assert_eq!(search.announced().len(), 100);
+    assert_eq!(search.take_steps(), (0..100).map(|run| json!(run)).collect::<Vec<_>>());
+    let aside = search.set_aside().expect("kept beside");
+    let before = std::fs::read(&aside).expect("the journal");
+    assert_eq!(before, std::fs::read(search.path()).expect("it is still there"));
     search.begin(&json!({"seed": 8})).expect("begun anew");
     drop(search);
-    let search = corpus.search("s").expect("free");
-    assert_eq!((search.announced().len(), search.earlier().len()), (0, 100));
+    assert_eq!(std::fs::read(&aside).expect("it stays"), before);
+    let mut search = corpus.search("s").expect("free");
+    assert_eq!(search.take_steps(), [json!(null); 0]);
     drop(search);
     let other = Corpus::open(&dir, identity("q")).expect("opened");
     let search = other.search("s").expect("free");
-    assert_eq!(search.resume_state(), None, "its state is that of another plan");
     assert_eq!(
         search.begun().map(|(identity, about)| (identity.plan.as_str(), about)),
         Some(("p", &json!({"seed": 8})))
@@ -295,4 +296,26 @@ fn a_search_goes_on_where_it_was_and_only_for_what_it_was_begun() {
     for name in ["", "../s", "a b", ".hidden", &"x".repeat(65)] {
         assert_eq!(corpus.search(name).expect_err(name).kind, ErrorKind::Wrong);
     }
+}
+
+#[test]
+fn steps_behind_a_damaged_one_are_taken_out_before_others_are_added() {
+    let dir = scratch("mend");
+    let corpus = open(&dir);
+    let mut search = corpus.search("s").expect("free");
+    search.begin(&json!(null)).expect("begun");
+    for run in 0..4 {
+        search.log(&json!({"run": run}), true).expect("kept");
+    }
+    let path = search.path();
+    drop(search);
+    let text = std::fs::read_to_string(&path).expect("a journal");
+    std::fs::write(&path, text.replace("{\"run\":1}", "{\"run\":9}")).expect("damaged");
+    let mut search = corpus.search("s").expect("free");
+    search.mend().expect("mended");
+    assert_eq!(search.take_steps(), [json!({"run": 0})]);
+    search.log(&json!({"run": 5}), true).expect("kept");
+    drop(search);
+    let mut search = corpus.search("s").expect("free");
+    assert_eq!(search.take_steps(), [json!({"run": 0}), json!({"run": 5})]);
 }

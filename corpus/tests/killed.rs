@@ -6,10 +6,10 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use bloodhound_corpus::{Corpus, Error};
 use bloodhound_decisions::Dice;
@@ -31,53 +31,49 @@ fn features(seed: u64) -> Vec<u64> {
         .collect()
 }
 
-/// The toy: rounds of runs that are chosen by what was found before. Goes on where it was; prints what it announces.
-fn toy(dir: &Path, pause: Duration) -> Result<(), Error> {
+/// The toy: rounds of runs that are chosen by what was found before. Goes on where it was; prints what it announces. `may_go_on` is asked
+/// before each run.
+fn toy(dir: &Path, mut may_go_on: impl FnMut()) -> Result<(), Error> {
     let mut corpus = open(dir);
     let mut search = corpus.search("toy")?;
     if search.begun().is_none() {
         search.begin(&json!({"seed": 3}))?;
     }
-    let (mut state, mut done) = match search.resume_state() {
-        Some(resumed) => (resumed.state.clone(), resumed.steps.to_vec()),
-        None => (json!({"round": 0, "known": [], "sum": 0}), Vec::new()),
-    };
-    let known_before: BTreeSet<String> = search.announced().iter().map(Value::to_string).collect();
-    if search.resume_state().is_none() {
-        search.checkpoint(&state)?;
-    }
-    while state["round"].as_u64() < Some(ROUNDS) {
-        let (round, sum) =
-            (state["round"].as_u64().unwrap_or_default(), state["sum"].as_u64().unwrap_or_default());
-        let chosen: Vec<u64> = (0..RUNS).map(|run| round * RUNS + run + 1000 * (sum % 7)).collect();
-        for seed in chosen.iter().skip(done.len()) {
-            std::thread::sleep(pause);
-            let step = json!({"seed": seed, "features": features(*seed)});
-            search.step(&step)?;
-            done.push(step);
-        }
-        // The runs of a round are looked at when all of them are there.
-        let mut known: BTreeSet<u64> = serde_json::from_value(state["known"].clone()).expect("numbers");
-        let mut sum = sum;
-        for step in done.drain(..) {
-            let found: BTreeSet<u64> = serde_json::from_value(step["features"].clone()).expect("numbers");
-            let seed = step["seed"].as_u64().expect("a seed");
-            if found.iter().any(|feature| !known.contains(feature)) {
-                corpus.add(entry(seed, &found.iter().copied().collect::<Vec<_>>()))?;
-                sum += seed;
-                let what = json!({"seed": seed, "round": round});
-                if !known_before.contains(&what.to_string()) {
-                    search.announce(&what)?;
-                    println!("announced {what}");
-                    std::io::stdout().flush().expect("standard output");
+    search.mend()?;
+    let mut done = search.take_steps().into_iter();
+    let (mut known, mut sum) = (BTreeSet::new(), 0);
+    for round in 0..ROUNDS {
+        let of_round = sum;
+        for run in 0..RUNS {
+            let seed = round * RUNS + run + 1000 * (of_round % 7);
+            let found: BTreeSet<u64> = match done.next() {
+                Some(step) => {
+                    assert_eq!(step["seed"], json!(seed), "it goes on as it was");
+                    serde_json::from_value(step["features"].clone()).expect("numbers")
                 }
+                None => {
+                    may_go_on();
+                    let found: BTreeSet<u64> = features(seed).into_iter().collect();
+                    let is_new = !found.is_subset(&known);
+                    if is_new {
+                        corpus.add(entry(seed, &found.iter().copied().collect::<Vec<_>>()))?;
+                    }
+                    let step = json!({"seed": seed, "features": found, "new": is_new});
+                    search.log(&step, is_new)?;
+                    if is_new {
+                        println!("announced {step}");
+                        std::io::stdout().flush().expect("standard output");
+                    }
+                    found
+                }
+            };
+            if !found.is_subset(&known) {
+                sum += seed;
                 known.extend(found);
             }
         }
-        state = json!({"round": round + 1, "known": known, "sum": sum});
-        search.checkpoint(&state)?;
     }
-    println!("done {state}");
+    println!("done {sum}");
     Ok(())
 }
 
@@ -85,23 +81,55 @@ fn toy(dir: &Path, pause: Duration) -> Result<(), Error> {
 #[test]
 fn toy_process() {
     let Ok(dir) = std::env::var("BLOODHOUND_TOY") else { return };
-    let pause = std::env::var("BLOODHOUND_TOY_PAUSE").map_or(0, |ms| ms.parse().expect("a number"));
-    if let Err(error) = toy(Path::new(&dir), Duration::from_millis(pause)) {
+    // One that is to be killed has said that it begins a run, and begins none that it was not let begin.
+    let is_led = std::env::var_os("BLOODHOUND_TOY_LED").is_some();
+    let may_go_on = || {
+        if is_led {
+            std::io::stdin().read_exact(&mut [0]).expect("a word from the test");
+            println!("begins a run");
+            std::io::stdout().flush().expect("standard output");
+        }
+    };
+    if let Err(error) = toy(Path::new(&dir), may_go_on) {
         println!("failed {error}");
         std::process::exit(7);
     }
 }
 
-fn start(shell: &str, dir: &Path, pause: u64) -> Child {
-    Command::new("/bin/sh")
+fn command(shell: &str, dir: &Path) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command
         .args(["-c", &format!("{shell} exec \"$0\" --exact toy_process --nocapture --test-threads=1")])
         .arg(std::env::current_exe().expect("this program"))
         .env("BLOODHOUND_TOY", dir)
-        .env("BLOODHOUND_TOY_PAUSE", pause.to_string())
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the toy")
+        .stderr(Stdio::null());
+    command
+}
+
+fn start(shell: &str, dir: &Path) -> Child {
+    command(shell, dir).spawn().expect("the toy")
+}
+
+/// Starts it, lets it begin `runs` runs and at most two more, and kills it. Returns what it had announced.
+fn killed_amid(dir: &Path, runs: usize) -> Vec<String> {
+    let mut child =
+        command("", dir).env("BLOODHOUND_TOY_LED", "1").stdin(Stdio::piped()).spawn().expect("the toy");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(&vec![b'.'; runs + 2]).expect("the toy reads");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let (mut begun, mut said) = (0, Vec::new());
+    while begun < runs {
+        let line = lines.next().expect("it has not ended");
+        begun += usize::from(line.contains("begins a run"));
+        said.push(line);
+    }
+    child.kill().expect("killed");
+    said.extend(lines);
+    assert_eq!(child.wait().expect("ended").signal(), Some(9), "it was under way: {said:?}");
+    assert!(!said.iter().any(|line| line.contains("failed ")), "{said:?}");
+    said.iter().filter_map(|line| Some(line.split_once("announced ")?.1.to_owned())).collect()
 }
 
 /// What it said, until it ended. Other lines are of the test harness, which may begin a line of the toy's.
@@ -113,42 +141,35 @@ fn said(child: &mut Child) -> Vec<String> {
         .collect()
 }
 
-/// What is in the corpus in the end.
-fn result(dir: &Path) -> (Vec<u64>, BTreeSet<String>, Value) {
+/// What is in the corpus in the end: its seeds, and the steps of the search.
+fn result(dir: &Path) -> (Vec<u64>, Vec<Value>) {
     let corpus = open(dir);
     assert!(corpus.notes().is_empty(), "{:?}", corpus.notes());
-    let search = corpus.search("toy").expect("nobody has it");
+    let mut search = corpus.search("toy").expect("nobody has it");
     assert!(search.notes().is_empty(), "{:?}", search.notes());
-    let announced = search.announced().iter().map(Value::to_string).collect();
-    let state = search.resume_state().expect("a state").state.clone();
-    (seeds(&corpus), announced, state)
+    (seeds(&corpus), search.take_steps())
+}
+
+/// Steps with something new, as the toy announces them.
+fn announced_of(steps: &[Value]) -> BTreeSet<String> {
+    steps.iter().filter(|step| step["new"] == json!(true)).map(Value::to_string).collect()
 }
 
 #[test]
 fn a_search_that_is_killed_fifty_times_ends_as_one_that_is_not() {
     let (calm, disturbed) = (scratch("calm"), scratch("killed"));
-    let mut child = start("", &calm, 0);
+    let mut child = start("", &calm);
     assert!(said(&mut child).last().is_some_and(|line| line.starts_with("done")));
     assert!(child.wait().expect("ended").success());
-    let (mut dice, mut announced, mut kills) = (Dice::new(11), BTreeSet::new(), 0);
-    while kills < KILLS {
-        let mut child = start("", &disturbed, 1);
-        std::thread::sleep(Duration::from_micros(dice.below(25_000)));
-        child.kill().expect("killed");
-        let lines = said(&mut child);
-        assert!(!child.wait().expect("ended").success() || kills > 0, "it must not end by itself so early");
-        assert!(lines.iter().all(|line| !line.starts_with("failed")), "{lines:?}");
-        announced
-            .extend(lines.into_iter().filter_map(|line| Some(line.strip_prefix("announced ")?.to_owned())));
-        kills += 1;
+    let (mut dice, mut announced) = (Dice::new(11), BTreeSet::new());
+    for _ in 0..KILLS {
+        announced.extend(killed_amid(&disturbed, dice.below(8) as usize));
         // Whatever state it was left in: it can be read, and has what was announced.
-        let corpus = open(&disturbed);
-        assert!(corpus.notes().is_empty(), "{:?}", corpus.notes());
-        let search = corpus.search("toy").expect("nobody has it");
-        let kept: BTreeSet<String> = search.announced().iter().map(Value::to_string).collect();
+        let kept = announced_of(&result(&disturbed).1);
         assert!(announced.is_subset(&kept), "announced and lost: {:?}", announced.difference(&kept));
     }
-    let mut child = start("", &disturbed, 0);
+    assert!(announced.len() > KILLS / 2, "too little was announced: {}", announced.len());
+    let mut child = start("", &disturbed);
     assert!(said(&mut child).last().is_some_and(|line| line.starts_with("done")));
     assert_eq!(result(&disturbed), result(&calm));
     let left = common::files(&disturbed).into_keys().filter(|path| path.to_string_lossy().contains(".tmp-"));
@@ -158,13 +179,13 @@ fn a_search_that_is_killed_fifty_times_ends_as_one_that_is_not() {
 #[test]
 fn a_search_without_room_says_so_and_goes_on_when_there_is_some() {
     let (calm, full) = (scratch("room"), scratch("full"));
-    let mut child = start("", &calm, 0);
+    let mut child = start("", &calm);
     said(&mut child);
     assert!(child.wait().expect("ended").success());
     // Files end at so many blocks of 512 bytes: a record is cut off in the middle.
     let mut announced = BTreeSet::new();
     for blocks in [1, 3, 8, 20] {
-        let mut child = start(&format!("trap '' XFSZ; ulimit -f {blocks};"), &full, 0);
+        let mut child = start(&format!("trap '' XFSZ; ulimit -f {blocks};"), &full);
         let lines = said(&mut child);
         assert_eq!(child.wait().expect("ended").code(), Some(7), "{blocks}: {lines:?}");
         let failed = lines.last().expect("a line");
@@ -172,11 +193,11 @@ fn a_search_without_room_says_so_and_goes_on_when_there_is_some() {
         announced
             .extend(lines.into_iter().filter_map(|line| Some(line.strip_prefix("announced ")?.to_owned())));
     }
-    let mut child = start("", &full, 0);
+    let mut child = start("", &full);
     assert!(said(&mut child).last().is_some_and(|line| line.starts_with("done")));
     assert!(child.wait().expect("ended").success());
     let (found, wanted) = (result(&full), result(&calm));
-    assert!(announced.is_subset(&found.1));
+    assert!(announced.is_subset(&announced_of(&found.1)));
     assert_eq!(found, wanted);
 }
 

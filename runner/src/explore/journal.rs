@@ -293,12 +293,10 @@ impl Journal {
     fn read(&mut self, about: Value) -> Result<(), String> {
         let other = |e: serde_json::Error| format!("the search was written by another version: {e}");
         let about: About = serde_json::from_value(about).map_err(other)?;
-        let has_state = self.file.resume_state().is_some();
-        let steps = self.file.take_steps().map_err(|e| e.text)?;
-        if !has_state {
-            // Its process ended between the two.
-            self.file.checkpoint(&Value::Null).map_err(|e| e.text)?;
+        if self.resume {
+            self.file.mend().map_err(|e| e.text)?;
         }
+        let steps = self.file.take_steps();
         self.runs = about.runs;
         for step in steps {
             match serde_json::from_value(step).map_err(other)? {
@@ -327,7 +325,6 @@ impl Journal {
             notes.extend(self.put_aside()?);
             let about = serde_json::to_value(&now).map_err(|e| self.wrong(&e.to_string()))?;
             self.file.begin(&about).map_err(corpus::failure)?;
-            self.file.checkpoint(&Value::Null).map_err(corpus::failure)?;
             return Ok(notes);
         }
         let there = self.about.take().unwrap_or_else(|| now.clone());
@@ -421,14 +418,12 @@ impl Journal {
         let book = &mut self.books.reached;
         let reached = reached.map(|all| book.write(all.iter().map(|feature| (*feature, 0))));
         let findings = !record.findings.is_empty();
-        let written = Written { record: record.clone(), branched, shown, reached };
+        let written = Written { record: redacted(record)?, branched, shown, reached };
         self.add(&Line::Run(Box::new(written)), findings).inspect_err(|_| self.closed = true)
     }
 
     fn add(&mut self, line: &Line, durable: bool) -> Result<(), Failure> {
-        let text = serde_json::to_string(line).and_then(|text| serde_json::from_str(&redact::json(&text)));
-        let value: Value = text.map_err(|e| Failure::environment(format!("a run cannot be written: {e}")))?;
-        self.file.log(value, durable).map_err(corpus::failure)?;
+        self.file.log(line, durable).map_err(corpus::failure)?;
         if !durable && self.synced.elapsed() >= SYNC {
             return self.sync();
         }
@@ -443,6 +438,13 @@ impl Journal {
         self.synced = Instant::now();
         self.file.sync().map_err(corpus::failure)
     }
+}
+
+/// A record without secrets. What the search learned beside it is names and numbers, which must stay as they are.
+fn redacted(record: &SeedRecord) -> Result<SeedRecord, Failure> {
+    serde_json::to_string(record)
+        .and_then(|text| serde_json::from_str(&redact::json(&text)))
+        .map_err(|e| Failure::environment(format!("a run cannot be written: {e}")))
 }
 
 /// Whether a run came to an end that it would come to again: if not, it is made again.
