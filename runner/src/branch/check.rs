@@ -146,7 +146,9 @@ impl<'a> Check<'a> {
         let mut stops: Vec<SimTime> = (0..count).map(|_| ready.at.after(self.dice.below(span))).collect();
         stops.sort_unstable();
         let (outcome, points) = self.go(&ready, log.clone(), &stops)?;
-        same(&outcome.digest, &whole.digest, || format!("a run in which {} points were taken", points.len()))?;
+        same(&outcome.digest, &whole.digest, || {
+            format!("a run in which {} points were taken", points.len())
+        })?;
         Ok(points)
     }
 
@@ -183,8 +185,10 @@ impl<'a> Check<'a> {
         self.worker.machine.trust_log(true);
         let (branch, points) = branched?;
         // What it has learnt of tasks that compute is in its own log only; what it has drawn of switches is in either.
-        let logs =
-            [("its log", Log::clone(&branch.decisions)), ("the log that was given", with_loops(log, &branch))];
+        let logs = [
+            ("its log", Log::clone(&branch.decisions)),
+            ("the log that was given", with_loops(log, &branch)),
+        ];
         for (whose, log) in logs {
             let outcome = self.replay(log)?;
             let what = || format!("a branch from {} and {whose} from the boot on", point.at);

@@ -10,15 +10,12 @@ pub mod check;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{AT_ITS_TIME, Choice, Epoch, Log, Made, Mode, Part, Site};
-use bloodhound_faults::Kind;
+use bloodhound_decisions::{Log, Mode};
 use bloodhound_frames::FRAME_SIZE;
-use bloodhound_sim::event::{Event, Listener, Moment};
-use bloodhound_sim::faults::{FaultId, LATER};
+use bloodhound_sim::event::Listener;
 use bloodhound_sim::world::FindingKind;
 use bloodhound_sim::{Ended, Machine, MachineError, World};
 
@@ -39,8 +36,8 @@ pub struct Point {
     pub log: Arc<Log>,
     /// The digest of all until then.
     pub digest: String,
-    /// The time at or after which it was taken first: the boot's end has none.
-    stop: Option<SimTime>,
+    /// It is the end of the boot.
+    is_ready: bool,
     /// What it holds that the point before it does not.
     held: u64,
     world: Arc<World>,
@@ -52,8 +49,6 @@ pub struct Wish<'a> {
     /// Rising virtual times: at the first moment at or after each of them a point is taken. Times that are over where the run begins give none, nor do those that it
     /// does not come to; several at one moment give one.
     pub stops: &'a [SimTime],
-    /// The choices that are made.
-    pub choices: bool,
     /// Is told what happens.
     pub listener: Option<Box<dyn Listener>>,
 }
@@ -63,24 +58,14 @@ pub struct Wish<'a> {
 pub struct Ran {
     /// Its outcome, as of the whole run from the boot on. Its `decisions` are what the run is.
     pub outcome: Outcome,
-    /// The choices since the point, in their order, if they were wanted.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only tests compare the choices of branches"))]
-    pub made: Vec<Made>,
     /// The points that were taken, in order of time.
     pub points: Vec<Arc<Point>>,
-}
-
-impl Ran {
-    /// The log that gives the same run from its boot on.
-    pub fn log(&self) -> &Arc<Log> {
-        &self.outcome.decisions
-    }
 }
 
 impl Point {
     /// Whether it is the end of a boot, where faults and workload have not begun and a log may say anything.
     pub fn is_ready(&self) -> bool {
-        self.stop.is_none()
+        self.is_ready
     }
 
     /// About how many bytes it holds that are given back when it is dropped: the pages that its run has touched since the point before it, and what comes with each world. What
@@ -110,49 +95,10 @@ impl Point {
         if log.switches != self.log.switches {
             return Err(self.refused("its switches of tasks are others"));
         }
-        if let Some(over) = self.over(&log) {
-            return Err(self.refused(&format!("the time of the fault of {over} has come before")));
-        }
-        // What is asked for when faults are drawn is over, but for those that later epochs draw.
-        let later = log.epochs.split_off(log.epochs.len().min(world.decisions.begun_epochs()));
-        let (of_later, others) =
-            std::mem::take(&mut log.overrides).into_iter().partition(|(choice, _)| is_later(choice, &later));
-        log.epochs.extend(later);
-        log.overrides = others;
-        let went_on = world.decisions.go_on(log, Mode::Lenient, self.at.0);
+        let went_on =
+            world.decisions.go_on(log, Mode::Lenient, self.at.0, |choice| self.world.may_come(choice));
         went_on.map_err(|why| self.refused(&why))?;
-        let mut log = Log::clone(world.decisions.log());
-        let of_later: BTreeMap<_, _> = of_later;
-        log.overrides.extend(of_later);
-        world.decisions.follow(log, Mode::Lenient);
         Ok(world)
-    }
-
-    /// A choice about a fault whose time has come, of which a log says something else than that of the point.
-    fn over(&self, log: &Log) -> Option<Choice> {
-        let faults = &self.world.faults;
-        let begun = faults.plan.iter().take(faults.effects.len());
-        let sites = begun.flat_map(|entry| [AT_ITS_TIME, LATER].map(|part| entry.id.site(part)));
-        let mut choices = sites.map(|site| Choice { part: Part::Run, site });
-        choices.find(|choice| log.overrides.get(choice) != self.log.overrides.get(choice))
-    }
-}
-
-/// Whether a choice about faults is asked for later than where a run goes on, whose next epochs these are.
-fn is_later(choice: &Choice, epochs: &[Epoch]) -> bool {
-    let Site::Fault { nth, part, .. } = choice.site else { return false };
-    let id = FaultId { kind: Kind::Crash, target: 0, nth };
-    part.as_str() == LATER || epochs.iter().any(|epoch| id.is_of_epoch(epoch.from))
-}
-
-/// Keeps the choices that it hears of.
-struct Choices(Arc<Mutex<Vec<Made>>>);
-
-impl Listener for Choices {
-    fn hear(&mut self, _: &Moment, event: &Event<'_>) {
-        if let Event::Choice(made) = event {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(**made);
-        }
     }
 }
 
@@ -173,11 +119,14 @@ impl Stops<'_> {
         let mut left = self.wanted.iter().copied().skip_while(|stop| *stop <= from).peekable();
         while let Some(stop) = left.next() {
             let ended = machine.run(|world| is_done(world) || world.now >= stop)?;
-            let goes_on = ended == Ended::Condition && !is_done(&machine.world) && !machine.interrupted();
-            if !goes_on {
+            if ended != Ended::Condition || is_done(&machine.world) {
                 return Ok(ended);
             }
-            let point = self.take(machine, stop)?;
+            // The machine looks at its condition first; the run has not come to its end all the same.
+            if machine.interrupted() {
+                return Ok(Ended::Interrupted);
+            }
+            let point = self.take(machine)?;
             let now = point.at;
             self.taken.push(Arc::new(point));
             while left.next_if(|stop| *stop <= now).is_some() {}
@@ -185,7 +134,7 @@ impl Stops<'_> {
         machine.run(is_done)
     }
 
-    fn take(&mut self, machine: &mut Machine, stop: SimTime) -> Result<Point, MachineError> {
+    fn take(&mut self, machine: &mut Machine) -> Result<Point, MachineError> {
         let mut world = machine.snapshot()?;
         world.decisions.listen(false);
         let log = world.decisions.log();
@@ -202,7 +151,7 @@ impl Stops<'_> {
             steps: world.steps,
             log,
             digest: world.digest.to_string(),
-            stop: Some(stop),
+            is_ready: false,
             held: touched + BESIDES,
             world: Arc::new(world),
         })
@@ -218,7 +167,7 @@ impl Worker {
             steps: booted.steps,
             log: Arc::new(log),
             digest: booted.digest.to_string(),
-            stop: None,
+            is_ready: true,
             held: BESIDES,
             world: booted.clone(),
         })
@@ -243,14 +192,10 @@ impl Worker {
         crate::bug::doing(format!("seed {seed} from {}", from.at));
         let mut stops = Stops { wanted: wish.stops, given: log.clone(), used_before: 0, taken: Vec::new() };
         let mut beginning = from.beginning(log)?;
-        let made = Arc::new(Mutex::new(Vec::new()));
         if let Some(listener) = wish.listener {
             self.machine.listen(listener);
         }
-        if wish.choices {
-            self.machine.listen(Box::new(Choices(made.clone())));
-        }
-        beginning.decisions.listen(self.machine.has_listeners());
+        beginning.decisions.listen(self.machine.tells_choices());
         self.machine.restore(beginning.clone());
         let begins = from.is_ready().then_some(seed);
         if begins.is_some() {
@@ -259,8 +204,7 @@ impl Worker {
         let run = |machine: &mut Machine| stops.run(machine, from.at);
         let ended = self.carry_out(&beginning, begins, run).map_err(host_failure)?;
         let outcome = self.ended(seed, ended).map_err(host_failure)?;
-        let made = std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(Ran { outcome, made, points: stops.taken })
+        Ok(Ran { outcome, points: stops.taken })
     }
 
     /// The point again, from the end of its boot: for one that was given up, of which its log and its time were kept.
@@ -272,6 +216,7 @@ impl Worker {
         if ready.at >= at {
             return Ok(ready);
         }
+        crate::bug::doing(format!("seed {} until {at}", log.seed));
         let mut stops = Stops { wanted: &[], given: log.clone(), used_before: 0, taken: Vec::new() };
         let beginning = ready.beginning(log.clone())?;
         self.machine.restore(beginning.clone());
@@ -282,12 +227,16 @@ impl Worker {
         if ended == Ended::Interrupted || self.machine.interrupted() {
             return Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() });
         }
+        if let Ended::Undecided(why) = &ended {
+            let text = format!("the run of seed {} does not come to {at} again: {why}", log.seed);
+            return Err(Failure { code: exit::INCONCLUSIVE, text });
+        }
         let world = &self.machine.world;
         let fatal = world.findings.iter().any(|finding| finding.kind == FindingKind::Unsupported);
         if ended != Ended::Condition || is_done(world) || fatal {
             let text = format!("the run of seed {} does not come to {at} by its log", log.seed);
             return Err(Failure { code: exit::NONDETERMINISM, text });
         }
-        stops.take(&mut self.machine, at).map(Arc::new).map_err(host_failure)
+        stops.take(&mut self.machine).map(Arc::new).map_err(host_failure)
     }
 }

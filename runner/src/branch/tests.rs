@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use bloodhound_decisions::{Choice, Concern, Epoch, Log, Part, Site, WORD, Word};
+use bloodhound_decisions::{Choice, Concern, Epoch, Log, Made, Part, Site, WORD, Word};
+use bloodhound_faults::Kind;
 use bloodhound_sim::World;
+use bloodhound_sim::event::{Event, Moment};
+use bloodhound_sim::faults::{self, LATER};
 
 use super::*;
 use crate::platform::{self, Wanted};
@@ -35,6 +38,20 @@ impl Subject {
 
     fn log(&self, seed: u64) -> Log {
         Log::new(self.booted.decisions.log().boot_seed, seed)
+    }
+
+    /// Goes on from a point by a log. With the choices since then.
+    fn heard(&mut self, from: &Point, log: Log, stops: &[SimTime]) -> (Ran, Vec<Made>) {
+        let made = Arc::new(Mutex::new(Vec::new()));
+        let sink = made.clone();
+        let listener = Box::new(move |_: &Moment, event: &Event<'_>| {
+            if let Event::Choice(made) = event {
+                sink.lock().expect("nobody panics").push(**made);
+            }
+        });
+        let ran = self.worker.go_on(from, log, Wish { stops, listener: Some(listener) }).expect("a run");
+        let made = std::mem::take(&mut *made.lock().expect("nobody panics"));
+        (ran, made)
     }
 
     /// Goes on from moments of the run of a seed. Returns what it gave, and how many branches were other runs.
@@ -87,8 +104,7 @@ fn what_a_log_says_of_the_time_before_is_refused() {
     let mut subject = Subject::example("bloodhound.yaml", Wanted::Ptrace);
     let (ready, log) = (subject.worker.ready(&subject.booted, 3), subject.log(3));
     let stops = [ready.at.after(2_000_000_000)];
-    let wish = Wish { stops: &stops, choices: true, ..Wish::default() };
-    let ran = subject.worker.go_on(&ready, log, wish).expect("a run");
+    let (ran, whole) = subject.heard(&ready, log, &stops);
     let [point] = &ran.points[..] else { panic!("one point: {:?}", ran.points.len()) };
     assert!(point.at >= stops[0] && !point.is_ready() && point.held_bytes() > ready.held_bytes());
     let base = Log::clone(&point.log);
@@ -108,15 +124,57 @@ fn what_a_log_says_of_the_time_before_is_refused() {
         assert!(refused.text.contains(why), "{why}: {}", refused.text);
     }
     // A choice that comes later is another one in a branch, and the others before it are as they were.
-    let later = ran.made.iter().rev().find(|made| made.bound > 1).expect("a choice");
+    let at = whole.iter().rposition(|made| made.bound > 1).expect("a choice");
+    let later = whole[at];
     let log = base.with(later.choice, later.bound, (later.value + 1) % later.bound);
-    let branch = subject.worker.go_on(point, log, Wish { choices: true, ..Wish::default() }).expect("a run");
-    let changed = branch.made.iter().find(|made| made.choice == later.choice).expect("it is asked for");
-    assert_ne!(changed.value, later.value);
-    assert!(ran.made.ends_with(&branch.made[..1]) || ran.made.contains(&branch.made[0]));
+    let (_, made) = subject.heard(point, log, &[]);
+    let changed = made.iter().position(|made| made.choice == later.choice).expect("it is asked for");
+    assert_ne!(made[changed].value, later.value);
+    assert!(changed > 0 && changed < at, "choices before and after the point");
+    assert_eq!(made[..changed], whole[at - changed..at]);
 }
 
-/// A thread waits by computing, without any system call: a loop is found by making the run again.
+/// What a log says of the time of a fault that is to come, and of faults that an epoch is to draw, goes with the points on the way there.
+#[test]
+fn a_log_about_faults_to_come_goes_on_from_all_points_before() {
+    let mut subject = Subject::example("brutal.yaml", Wanted::Ptrace);
+    let (ready, log) = (subject.worker.ready(&subject.booted, 3), subject.log(3));
+    let second = |nth: u64| ready.at.after(nth * 1_000_000_000);
+    let stops = [second(1)];
+    let ran = subject.worker.go_on(&ready, log, Wish { stops: &stops, ..Wish::default() }).expect("a run");
+    let [point] = &ran.points[..] else { panic!("one point: {:?}", ran.points.len()) };
+    let last = ran.outcome.plan.last().expect("a fault");
+    let epoch = second(4).0;
+    assert!(last.begin > second(2), "it is to come: {last:?}");
+    let in_run = |site: Site| Choice { part: Part::Run, site };
+    let mut log = Log::clone(&point.log);
+    log.epochs.push(Epoch { from: epoch, seed: 5, concerns: vec![Concern::Faults] });
+    let log = log.with(in_run(last.id.site(LATER)), WORD, 1_000_000);
+    let anew = in_run(faults::Epoch::at(epoch).swarm(Kind::Pause));
+    let log = log.with(anew, 6, 5);
+    let stops = [second(2), second(6)];
+    let wish = Wish { stops: &stops, ..Wish::default() };
+    let branch = subject.worker.go_on(point, log, wish).expect("it is about later times");
+    let [before, after] = &branch.points[..] else { panic!("two points: {:?}", branch.points.len()) };
+    for further in [before, after] {
+        let log = Log::clone(&further.log);
+        assert!(log.overrides.len() == 2 && log.epochs.len() == 1);
+        let again = subject.worker.go_on(further, log, Wish::default()).expect("its own log");
+        assert_eq!(again.outcome.digest, branch.outcome.digest, "from {}", further.at);
+    }
+    // An epoch that is still to come may be given up, with what is said of it.
+    let mut log = Log::clone(&before.log);
+    log.epochs.clear();
+    log.overrides.clear();
+    let other = subject.worker.go_on(before, log, Wish::default()).expect("it is about later times");
+    assert_eq!(other.outcome.digest, ran.outcome.digest);
+    let mut log = Log::clone(&after.log);
+    log.overrides.remove(&anew);
+    let refused = subject.worker.go_on(after, log, Wish::default()).expect_err("it was drawn");
+    assert!(refused.text.contains("has been made"), "{}", refused.text);
+}
+
+/// After two seconds a thread waits by computing, without any system call: a loop is found by making the run again.
 const WAITS: &str = r#"
 #include <pthread.h>
 #include <unistd.h>
@@ -124,6 +182,7 @@ static volatile int go, left;
 static void *wait(void *unused) { for (;;) { while (!go) left++; go = 0; write(1, "x\n", 2); } return unused; }
 int main(void) {
     pthread_t thread;
+    usleep(2000000);
     pthread_create(&thread, 0, wait, 0);
     for (;;) { usleep(700000); go = 1; }
 }
@@ -136,6 +195,18 @@ fn loops_are_found_from_where_a_run_goes_on() {
     let mut subject = Subject::new(&stack("waits", WAITS, config), Wanted::Auto);
     let (whole, _) = subject.check(1, 2);
     assert!(!whole.decisions.counted.is_empty(), "nothing was suspected");
+    // The point is of a run that has not come to the loop, so it is found from there.
+    let ready = subject.worker.ready(&subject.booted, 1);
+    let at = ready.at.after(1_000_000_000);
+    let point = subject.worker.rebuild(&subject.booted, &subject.log(1), at).expect("a point");
+    assert_eq!(point.log.counted, [], "no loop yet");
+    let ran = subject.worker.go_on(&point, Log::clone(&point.log), Wish::default()).expect("a run");
+    assert!(!ran.outcome.decisions.counted.is_empty(), "nothing was suspected from the point on");
+    let booted = subject.booted.clone();
+    subject.worker.restore(&booted);
+    subject.worker.trust_log();
+    let again = subject.worker.run_log(Log::clone(&ran.outcome.decisions), Mode::Lenient).expect("a run");
+    assert_eq!(again.digest, ran.outcome.digest);
 }
 
 /// Threads that share memory, and switches amid code.

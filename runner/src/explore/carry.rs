@@ -70,7 +70,7 @@ pub fn carry(
         },
     };
     let stops = stops(worker.scenario(), begin.at);
-    let wish = Wish { stops: &stops, choices: false, listener: Some(listener) };
+    let wish = Wish { stops: &stops, listener: Some(listener) };
     let ran = worker.go_on(&from, (*log).clone(), wish)?;
     let mut outcome = ran.outcome;
     forget_idle(&mut outcome, worker);
@@ -93,7 +93,7 @@ fn forget_idle(outcome: &mut Outcome, worker: &Worker) {
     let world = worker.world();
     let mut decisions = world.decisions.clone();
     // The same log, as a replay follows it.
-    if decisions.go_on((**world.decisions.log()).clone(), Mode::Strict, world.now.0).is_ok() {
+    if decisions.go_on((**world.decisions.log()).clone(), Mode::Strict, world.now.0, |_| true).is_ok() {
         let log = Arc::make_mut(&mut outcome.decisions);
         let idle = decisions.divergences().into_iter().filter(|divergence| divergence.asked.is_none());
         idle.for_each(|divergence| {

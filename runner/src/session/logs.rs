@@ -1,16 +1,12 @@
 //! Runs of which it is known what they are: from a log, or with the counted loops of another run.
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Choice, CountedLoop, Log, Made, Mode, Override, Part, Site, Word};
+use bloodhound_decisions::{CountedLoop, Log, Made, Mode};
 use bloodhound_explore::Strategy;
-use bloodhound_faults::{FaultSpec, Kind, Swarm};
 use bloodhound_sim::MachineError;
+use bloodhound_sim::faults::every_kind;
 
 use super::{Outcome, Worker};
-
-/// The choice of a strength, as `bloodhound_sim` has it: the configured rate; and that of a kind that is there or not.
-const AS_CONFIGURED: (u64, u64) = (6, 3);
-const ON: (u64, u64) = (2, 1);
 
 impl Worker {
     /// From now on runs have just those counted loops that the logs of their decisions have.
@@ -74,20 +70,4 @@ impl Worker {
     pub fn take_choices(&mut self) -> Vec<Made> {
         self.machine.world.decisions.take_made()
     }
-}
-
-/// What a log says of a seed that has every configured kind of fault at its configured rate: nothing where no seed draws them.
-fn every_kind(spec: &FaultSpec) -> Vec<(Choice, Override)> {
-    let declarations =
-        Kind::DECLARATIONS.iter().filter(|declaration| spec.swarm && spec.is_on(declaration.kind));
-    let drawn = declarations.filter_map(|declaration| {
-        let (bound, value) = match declaration.swarm {
-            Swarm::Strength => AS_CONFIGURED,
-            Swarm::Coin => ON,
-            Swarm::Always => return None,
-        };
-        let site = Site::Swarm { kind: Word::new(declaration.name) };
-        Some((Choice { part: Part::Run, site }, Override { bound, value }))
-    });
-    drawn.collect()
 }

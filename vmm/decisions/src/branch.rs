@@ -2,32 +2,31 @@
 //!
 //! Neighbours: `log` (what a log has), the whole of [`Decisions`] in the crate's text. Whoever restores worlds (the runner's `branch`) calls this.
 
-use crate::{Concern, Decisions, Epoch, Log, Mode, Part, Site};
+use crate::{Choice, Decisions, Log, Mode, Part};
 
 /// The part of an entry of the plan of faults that is asked for when its time comes, and not when the plan is drawn.
 pub const AT_ITS_TIME: &str = "happens";
 
 impl Decisions {
-    /// Branches: what comes after `now` is drawn from another seed for these concerns. Epochs that had not begun are forgotten.
-    pub fn branch(&mut self, now: u64, seed: u64, concerns: &[Concern]) {
-        let log = std::sync::Arc::make_mut(&mut self.log);
-        log.epochs.truncate(self.epochs);
-        log.epochs.push(Epoch { from: now.saturating_add(1), seed, concerns: concerns.to_vec() });
-    }
-
     /// How many epochs of the log have begun.
     pub fn begun_epochs(&self) -> usize {
         self.epochs
     }
 
     /// What comes after this moment of a run, at the virtual time `now`, is to follow another log. Switches at instructions that have been
-    /// drawn stay, and so do counted loops.
+    /// drawn stay, and so do counted loops. `may_come`: whether a choice may still be made, as far as whoever makes it knows.
     ///
     /// # Errors
     /// What the log says of the time before. It cannot be seen of every override whether its choice has been made: of one that has, the log
     /// is another run from its boot on.
-    pub fn go_on(&mut self, log: Log, mode: Mode, now: u64) -> Result<(), String> {
-        self.may_go_on(&log, now)?;
+    pub fn go_on(
+        &mut self,
+        log: Log,
+        mode: Mode,
+        now: u64,
+        may_come: impl Fn(&Choice) -> bool,
+    ) -> Result<(), String> {
+        self.may_go_on(&log, now, may_come)?;
         let mut log = log;
         log.switches.clone_from(&self.log.switches);
         for known in &self.log.counted {
@@ -40,7 +39,7 @@ impl Decisions {
         Ok(())
     }
 
-    fn may_go_on(&self, log: &Log, now: u64) -> Result<(), String> {
+    fn may_go_on(&self, log: &Log, now: u64, may_come: impl Fn(&Choice) -> bool) -> Result<(), String> {
         let known = &*self.log;
         if (log.boot_seed, log.seed) != (known.boot_seed, known.seed) {
             return Err("it is a run of another seed, or from another boot".into());
@@ -60,28 +59,16 @@ impl Decisions {
         {
             return Err("its epochs are not in order of time, or one is about nothing".into());
         }
-        let changed = |choice: &&crate::Choice| log.overrides.get(choice) != known.overrides.get(choice);
+        let changed = |choice: &&Choice| log.overrides.get(choice) != known.overrides.get(choice);
         let all = log.overrides.keys().chain(known.overrides.keys());
-        let over = all.filter(changed).find(|choice| {
-            choice.part == Part::Boot
-                || self.asked.contains(choice)
-                || is_asked_at_the_beginning(&choice.site)
-        });
+        let over = all
+            .filter(changed)
+            .find(|choice| choice.part == Part::Boot || self.asked.contains(choice) || !may_come(choice));
         match over {
             Some(choice) => {
                 Err(format!("the choice {choice} has been made, and it says something else of it"))
             }
             None => Ok(()),
         }
-    }
-}
-
-/// Whether a choice is made when the run begins, whatever happens then.
-fn is_asked_at_the_beginning(site: &Site) -> bool {
-    match site {
-        // What a power failure takes with it is asked for when it comes.
-        Site::Fault { kind, part, .. } => part.as_str() != AT_ITS_TIME && kind.as_str() != "vanished-file",
-        Site::Swarm { .. } | Site::Policy { .. } | Site::Node { .. } | Site::Switch { .. } => true,
-        _ => false,
     }
 }

@@ -193,14 +193,14 @@ impl Decisions {
         self.log.epochs.get(self.epochs).is_some_and(|epoch| epoch.from <= now)
     }
 
-    /// Begins the next epoch of the log. Returns its concerns.
-    pub fn next_epoch(&mut self) -> Vec<Concern> {
-        let Some(epoch) = self.log.epochs.get(self.epochs) else { return Vec::new() };
+    /// Begins the next epoch of the log, if there is one.
+    pub fn next_epoch(&mut self) -> Option<Epoch> {
+        let epoch = self.log.epochs.get(self.epochs)?.clone();
         for concern in &epoch.concerns {
             self.seeds[*concern as usize] = epoch.seed;
         }
         self.epochs += 1;
-        epoch.concerns.clone()
+        Some(epoch)
     }
 
     /// A number in `0..bound`; `bound` must be at least 1. Where there is no choice, nothing is asked.

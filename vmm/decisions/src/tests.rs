@@ -109,10 +109,11 @@ fn a_strict_replay_tells_of_a_choice_that_is_none_any_more() {
 #[test]
 fn an_epoch_gives_its_concerns_another_seed_from_its_time_on() {
     let mut decisions = Decisions::seeded(1);
-    decisions.branch(99, 2, &[Concern::Workload]);
+    let log = Log { epochs: vec![epoch(100, 2)], ..Log::new(1, 1) };
+    decisions.go_on(log, Mode::Lenient, 99, |_| true).expect("it is about later times");
     assert!(!decisions.epoch_is_due(99) && decisions.epoch_is_due(100));
     assert_eq!(decisions.choose(arrival(0), WORD), Decisions::seeded(1).choose(arrival(0), WORD));
-    assert_eq!(decisions.next_epoch(), [Concern::Workload]);
+    assert_eq!(decisions.next_epoch(), Some(epoch(100, 2)));
     assert!(!decisions.epoch_is_due(u64::MAX));
     assert_eq!(decisions.choose(arrival(1), WORD), Decisions::seeded(2).choose(arrival(1), WORD));
     assert_eq!(decisions.choose(turn(1), WORD), Decisions::seeded(1).choose(turn(1), WORD));
@@ -124,11 +125,11 @@ fn an_epoch_gives_its_concerns_another_seed_from_its_time_on() {
 
 #[test]
 fn a_log_is_read_back_and_others_are_refused() {
-    let mut decisions = Decisions::new(Log::new(3, 4).with(run(turn(1)), 10, 9), Mode::Strict);
-    decisions.branch(5, 6, &[Concern::Faults, Concern::GuestRandom]);
-    let text = serde_json::to_string(&**decisions.log()).expect("JSON");
+    let mut log = Log::new(3, 4).with(run(turn(1)), 10, 9);
+    log.epochs.push(Epoch { from: 6, seed: 6, concerns: vec![Concern::Faults, Concern::GuestRandom] });
+    let text = serde_json::to_string(&log).expect("JSON");
     let back: Log = serde_json::from_str(&text).expect("a log");
-    assert_eq!(back, **decisions.log(), "{text}");
+    assert_eq!(back, log, "{text}");
     for (from, to, why) in [
         ("\"version\":4", "\"version\":3", "has version 3"),
         ("run:turn", "turn", "begins with neither"),
@@ -209,13 +210,14 @@ fn a_run_goes_on_by_a_log_about_later_times() {
     let mut log = Log { epochs: vec![epoch(10, 2), epoch(41, 9)], ..base.clone() };
     log.overrides.remove(&run(arrival(1)));
     let log = log.with(run(arrival(3)), 10, 7);
-    decisions.go_on(log.clone(), Mode::Lenient, 40).expect("it is about later times");
+    let may_come = |choice: &Choice| !matches!(choice.site, Site::Swarm { .. });
+    decisions.go_on(log.clone(), Mode::Lenient, 40, may_come).expect("it is about later times");
     assert_eq!(decisions.choose(arrival(2), WORD), drawn, "the epoch that has begun goes on");
     assert_eq!(decisions.choose(arrival(3), 10), 7);
     assert!(decisions.epoch_is_due(41) && !decisions.epoch_is_due(40));
     assert_eq!(**decisions.log(), log);
     let refused = |log: Log, why: &str| {
-        let error = decisions.clone().go_on(log, Mode::Lenient, 40).expect_err(why);
+        let error = decisions.clone().go_on(log, Mode::Lenient, 40, may_come).expect_err(why);
         assert!(error.contains(why), "{why}: {error}");
     };
     refused(Log { seed: 2, ..log.clone() }, "another seed");
@@ -234,7 +236,7 @@ fn what_a_run_has_learnt_stays_when_it_goes_on() {
     decisions.count_loop(counted(7));
     decisions.set_switches(Vec::new());
     let log = Log { counted: vec![counted(9)], ..Log::new(1, 1) };
-    decisions.go_on(log, Mode::Lenient, 40).expect("a log");
+    decisions.go_on(log, Mode::Lenient, 40, |_| true).expect("a log");
     assert_eq!(decisions.log().counted, [counted(7), counted(9)]);
     assert_eq!(decisions.log().switches, Some(Vec::new()));
 }

@@ -193,11 +193,6 @@ impl Machine {
         self.listeners.iter().any(|listener| listener.wants_choices())
     }
 
-    /// Whether somebody listens.
-    pub fn has_listeners(&self) -> bool {
-        !self.listeners.is_empty()
-    }
-
     /// How many listen.
     pub fn listeners(&self) -> usize {
         self.listeners.len()
@@ -206,7 +201,7 @@ impl Machine {
     /// From now on only the first so many listen.
     pub fn leave_listeners(&mut self, first: usize) {
         self.listeners.truncate(first);
-        self.world.decisions.listen(self.has_listeners());
+        self.world.decisions.listen(self.tells_choices());
     }
 
     /// Calls `meter` whenever a process of a health check begins or ceases to run, with whether one does: the host's time for

@@ -8,9 +8,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{AT_ITS_TIME, Concern, WORD};
+use bloodhound_decisions::{AT_ITS_TIME, Choice, Concern, Site, WORD, Word};
+use bloodhound_faults::Kind;
 use bloodhound_kernel::node::MachineId;
 
+use super::plan::is_drawn_anew;
+use super::swarm::STRENGTH;
 use super::{Drawn, Epoch, KEPT, Phases, Planned, admitted, disks_at_risk, limits, plan, plan_of, swarm};
 use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
@@ -38,15 +41,37 @@ pub(super) enum Now {
     Moved,
 }
 
+impl World {
+    /// Whether a choice may still be made after this moment of a run. Those are over that are made when the run begins, when an epoch draws faults anew, and when the
+    /// time of an entry comes; of others, which depend on what happens, it is not known here.
+    pub fn may_come(&self, choice: &Choice) -> bool {
+        let (kind, nth, part) = match choice.site {
+            Site::Fault { kind, nth, part, .. } => (kind, nth, part),
+            Site::Swarm { .. } | Site::Policy { .. } | Site::Node { .. } | Site::Switch { .. } => {
+                return false;
+            }
+            _ => return true,
+        };
+        if part == Word::new(AT_ITS_TIME) || part == Word::new(LATER) {
+            let mut begun = self.faults.plan.iter().take(self.faults.effects.len());
+            return !begun.any(|entry| entry.id.site(part.as_str()) == choice.site);
+        }
+        // What a power failure takes with it is asked for when it comes.
+        if kind == Word::new(Kind::VanishedFile.name()) && part != Word::new(STRENGTH) {
+            return true;
+        }
+        let epochs = &self.decisions.log().epochs[..self.decisions.begun_epochs()];
+        is_drawn_anew(nth) && !epochs.iter().any(|epoch| Epoch::at(epoch.from).has(nth))
+    }
+}
+
 impl Machine {
     /// Epochs of the log begin at the first time that the world comes to: a branch is made there, and a replay of it does the same.
     pub(crate) fn begin_epochs(&mut self) {
         while self.world.decisions.epoch_is_due(self.world.now.0) {
-            let at = self.world.decisions.begun_epochs();
-            let from = self.world.decisions.log().epochs.get(at).map_or(0, |epoch| epoch.from);
-            let concerns = self.world.decisions.next_epoch();
-            if concerns.contains(&Concern::Faults) && self.world.phase == Phase::Faults {
-                self.draw_anew(Epoch::at(from));
+            let Some(epoch) = self.world.decisions.next_epoch() else { return };
+            if epoch.concerns.contains(&Concern::Faults) && self.world.phase == Phase::Faults {
+                self.draw_anew(Epoch::at(epoch.from));
             }
         }
     }

@@ -53,13 +53,24 @@ impl Epoch {
         Epoch(Some(from))
     }
 
-    /// The number that the so manieth thing has which is drawn by it: no other epoch's has it, wherever epochs are taken out.
+    /// The number that the so manieth thing has which is drawn by it, wherever epochs are taken out: that of another epoch has it only if both begin within one
+    /// unit of their times, and then what a log says of it is about both.
     pub fn numbered(self, nth: u64) -> u64 {
         match self.0 {
             None => nth,
             Some(from) => ANEW | ((from >> EPOCH_UNIT) << CHAIN & (ANEW - 1)) | nth & ((1 << CHAIN) - 1),
         }
     }
+
+    /// Whether a number is that of something which an epoch of the log has drawn, and this is the one.
+    pub(super) fn has(self, nth: u64) -> bool {
+        is_drawn_anew(nth) && nth >> CHAIN == self.numbered(0) >> CHAIN
+    }
+}
+
+/// Whether a number is that of something which an epoch of the log has drawn.
+pub(super) fn is_drawn_anew(nth: u64) -> bool {
+    (ANEW..WRITTEN).contains(&nth)
 }
 
 impl FaultId {
@@ -75,13 +86,12 @@ impl FaultId {
 
     /// Whether an epoch of the log has drawn it.
     pub fn is_drawn_anew(self) -> bool {
-        !self.is_written() && self.nth >= ANEW
+        is_drawn_anew(self.nth)
     }
 
     /// Whether it is one of those that the epoch of the log has drawn which begins at a virtual time, ns.
     pub fn is_of_epoch(self, from: u64) -> bool {
-        let of = |nth: u64| nth >> CHAIN;
-        self.is_drawn_anew() && of(self.nth) == of(Epoch::at(from).numbered(0))
+        Epoch::at(from).has(self.nth)
     }
 
     /// Its place in the schedule, if it is written.

@@ -2,7 +2,7 @@
 //!
 //! Neighbours: `mod` (what begins with the profile), `schedule` (written entries, which a log leaves out in the same way).
 
-use bloodhound_decisions::{Decisions, Site, Word};
+use bloodhound_decisions::{Choice, Decisions, Override, Part, Site, Word};
 use bloodhound_faults::{FaultSpec, Kind, Swarm};
 
 use super::Epoch;
@@ -10,8 +10,14 @@ use super::Epoch;
 /// The bound of what a log may say of a kind or of a written entry, which no seed draws: 0 leaves it out.
 pub const KEPT: u64 = 2;
 
+/// Among so many strengths one is drawn, and which of them is the configured rate.
+const STRENGTHS: u64 = 6;
+const AS_CONFIGURED: u64 = 3;
+/// Of a kind that is there or not: there.
+const ON: u64 = 1;
+
 /// The part of a kind that an epoch draws anew.
-const STRENGTH: &str = "strength";
+pub(super) const STRENGTH: &str = "strength";
 
 impl Epoch {
     /// The choice of whether there are faults of a kind, and how strong.
@@ -34,17 +40,17 @@ pub(super) fn swarm(spec: &FaultSpec, epoch: Epoch, decisions: &mut Decisions) -
             Swarm::Strength if spec.swarm => {
                 let rate = u64::from(spec.get(declaration.kind).rate);
                 // Off one time in three; else between a quarter and four times the configured rate.
-                let scaled = match decisions.choose(site, 6) {
+                let scaled = match decisions.choose(site, STRENGTHS) {
                     0 | 1 => 0,
                     2 => rate / 4,
-                    3 => rate,
+                    AS_CONFIGURED => rate,
                     4 => rate * 2,
                     _ => rate * 4,
                 };
                 profile.get_mut(declaration.kind).rate = scaled.min(1_000_000_000) as u32;
             }
             Swarm::Coin if spec.swarm => {
-                if decisions.choose(site, 2) == 0 {
+                if decisions.choose(site, ON + 1) != ON {
                     profile.switch_off(declaration.kind);
                 }
             }
@@ -58,10 +64,26 @@ pub(super) fn swarm(spec: &FaultSpec, epoch: Epoch, decisions: &mut Decisions) -
     profile
 }
 
+/// What a log says of a run that has every configured kind at its configured rate: nothing of a kind that no seed draws.
+pub fn every_kind(spec: &FaultSpec) -> Vec<(Choice, Override)> {
+    let declarations =
+        Kind::DECLARATIONS.iter().filter(|declaration| spec.swarm && spec.is_on(declaration.kind));
+    let drawn = declarations.filter_map(|declaration| {
+        let (bound, value) = match declaration.swarm {
+            Swarm::Strength => (STRENGTHS, AS_CONFIGURED),
+            Swarm::Coin => (ON + 1, ON),
+            Swarm::Always => return None,
+        };
+        let site = Epoch::default().swarm(declaration.kind);
+        Some((Choice { part: Part::Run, site }, Override { bound, value }))
+    });
+    drawn.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bloodhound_decisions::{Choice, Log, Mode, Part};
+    use bloodhound_decisions::{Log, Mode};
 
     #[test]
     fn a_log_leaves_out_what_no_seed_draws() {
@@ -75,5 +97,17 @@ mod tests {
         assert_eq!((profile.is_on(Kind::Drop), profile.is_on(Kind::Crash)), (false, true));
         assert_eq!(decisions.divergences(), []);
         assert_eq!(swarm(&spec, Epoch::default(), &mut Decisions::seeded(1)), spec);
+    }
+
+    #[test]
+    fn a_log_says_that_every_kind_is_as_configured() {
+        let spec = FaultSpec::default().with_rate(Kind::Drop, 5).with_rate(Kind::Crash, 6);
+        assert!(spec.swarm);
+        let mut log = Log::new(0, 1);
+        log.overrides.extend(every_kind(&spec));
+        let mut decisions = Decisions::new(log, Mode::Strict);
+        decisions.begin_run(1);
+        assert_eq!(swarm(&spec, Epoch::default(), &mut decisions), spec);
+        assert_eq!(decisions.divergences(), []);
     }
 }

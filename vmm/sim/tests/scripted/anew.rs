@@ -22,7 +22,9 @@ fn a_branch_is_an_epoch_of_its_log() {
     for concerns in [&[Concern::Network][..], &[Concern::Faults], &[Concern::Scheduler, Concern::GuestRandom]]
     {
         let mut branch = snapshot.clone();
-        branch.decisions.branch(branch.now.0, 99, concerns);
+        let (now, mut log) = (branch.now.0, Log::clone(branch.decisions.log()));
+        log.epochs.push(Epoch { from: now + 1, seed: 99, concerns: concerns.to_vec() });
+        branch.decisions.go_on(log, Mode::Strict, now, |_| true).expect("it is about later times");
         let _before = machine.restore(branch);
         go(&mut machine, |world| world.phase == Phase::Done);
         let branched = Outcome::of(&machine.world);
