@@ -119,11 +119,13 @@ impl Accounts {
     pub fn join(&mut self, other: &Accounts) {
         for (kind, other) in &other.kinds.0 {
             let account = self.kinds.0.entry(*kind).or_default();
-            account.seeds += other.seeds;
-            account.injected += other.injected;
-            account.effective += other.effective;
+            // They may come from a file of another process, where any numbers may stand.
+            let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
+            add(&mut account.seeds, other.seeds);
+            add(&mut account.injected, other.injected);
+            add(&mut account.effective, other.effective);
             for (why, count) in &other.without {
-                *account.without.entry(why.clone()).or_default() += count;
+                add(account.without.entry(why.clone()).or_default(), *count);
             }
         }
     }

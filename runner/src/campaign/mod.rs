@@ -513,6 +513,7 @@ impl Campaign<'_> {
         let Some(mut keep) = self.keep() else { return judgement };
         let ended = keep.end(&self.session, totals, judgement.code);
         if let Err(text) = ended.and_then(|()| keep.share().map_err(|text| self.later(&text))) {
+            totals.is_unshared = keep.share.is_some();
             print::say(&text);
             totals.trouble(exit::ENVIRONMENT, text);
             judgement = self.write(totals);

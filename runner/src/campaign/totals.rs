@@ -221,6 +221,8 @@ pub struct Totals {
     pub least: u64,
     /// Thresholds are not judged here, because others run the rest of the seeds.
     pub is_part: bool,
+    /// What it found is not in the store, where others look for it.
+    pub is_unshared: bool,
     /// Seeds that ran to an end and were judged there.
     pub judged: u64,
     /// Seeds that were begun and were not.
@@ -339,15 +341,17 @@ impl Totals {
         for (property, judged) in self.properties.iter_mut().zip(&record.judged) {
             property.add(record.seed, judged);
         }
-        self.steps += record.steps;
-        self.virtual_ns += record.virtual_ns;
-        self.operations += record.operations;
+        // A record may come from a file of another process, where any numbers may stand.
+        self.steps = self.steps.saturating_add(record.steps);
+        self.virtual_ns = self.virtual_ns.saturating_add(record.virtual_ns);
+        self.operations = self.operations.saturating_add(record.operations);
         for asked in &record.outside {
             *self.outside.entry(asked.clone()).or_default() += 1;
         }
         self.accounts.join(&record.accounts);
         for (kind, count) in &record.faults.0 {
-            *self.faults.entry(*kind).or_default() += count;
+            let known = self.faults.entry(*kind).or_default();
+            *known = known.saturating_add(*count);
         }
     }
 

@@ -1,7 +1,8 @@
 //! The one rule: from what all seeds gave to the verdict on each property, on the campaign itself, and to the exit code.
 //!
 //! Key types: [`Judgement`], [`Item`], [`Verdict`]. Terminal, JSON, JUnit and the action show the items; the exit code is the
-//! first of the items' codes in the order of [`exit::ORDER`]. So a report has a failure or an error exactly when the exit code
+//! first of the items' codes in the order of [`exit::ORDER`], but that findings which did not come into the store that was named are told as a
+//! failure of the environment. So a report has a failure or an error exactly when the exit code
 //! is not 0.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,7 +149,12 @@ impl Judgement {
         items.extend(machine(totals));
         items.extend(campaign(totals));
         let codes: Vec<u8> = items.iter().flat_map(|item| item.verdict.codes()).collect();
-        Judgement { items, code: exit::first(&codes) }
+        let code = match exit::first(&codes) {
+            // Findings are told by whoever joins all parts. That these cannot be joined must not be taken for that.
+            exit::FINDINGS if totals.is_unshared => exit::ENVIRONMENT,
+            code => code,
+        };
+        Judgement { items, code }
     }
 
     /// As a JUnit suite.

@@ -279,6 +279,22 @@ fn who_stops_at_the_first_finding_wants_no_more_seeds() {
 }
 
 #[test]
+fn findings_that_others_cannot_see_are_a_failure_of_the_environment() {
+    for (seed, is_unshared, code) in [
+        (Seed::Violates, false, exit::FINDINGS),
+        (Seed::Violates, true, exit::ENVIRONMENT),
+        (Seed::Good, true, exit::ENVIRONMENT),
+        (Seed::Bug, true, exit::BUG),
+    ] {
+        let mut totals = Totals::new(2, 1, 1);
+        add(&mut totals, 0, seed);
+        totals.trouble(exit::ENVIRONMENT, "the store has failed");
+        totals.is_unshared = is_unshared;
+        assert_eq!(Judgement::of(&properties(2), &totals).code, code, "{seed:?} {is_unshared}");
+    }
+}
+
+#[test]
 fn too_few_seeds_are_an_error_of_the_campaign() {
     let mut totals = Totals::new(2, 100, 50);
     add(&mut totals, 0, Seed::Good);
