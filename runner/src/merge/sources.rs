@@ -65,7 +65,7 @@ fn directories(dir: &Path, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
         std::fs::read_dir(dir).map_err(|e| Failure::environment(format!("{}: {e}", dir.display())))?;
     let mut below: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
     below.sort();
-    below.retain(|path| path.join(MANIFEST).exists() || path.join(CAMPAIGN).exists());
+    below.retain(|path| !path.is_symlink() && (path.join(MANIFEST).exists() || path.join(CAMPAIGN).exists()));
     if below.is_empty() {
         return Err(Failure::usage(format!(
             "{} has nothing that can be joined: neither {MANIFEST} nor {CAMPAIGN} is in it, nor in a directory in it\nhelp: name \
@@ -84,9 +84,7 @@ fn directories(dir: &Path, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
 
 fn directory(dir: &Path) -> Result<Piece, Failure> {
     let (manifest, results) = (dir.join(MANIFEST), dir.join(RESULTS));
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|e| Failure::environment(format!("{}: {e}", path.display())))
-    };
+    let read = |path: &Path| own(path).map_err(|e| Failure::environment(format!("{}: {e}", path.display())));
     let manifest =
         Manifest::parse(&manifest.display().to_string(), &read(&manifest)?).map_err(Failure::usage)?;
     let records = results::read(&results.display().to_string(), &read(&results)?).map_err(Failure::usage)?;
@@ -97,6 +95,14 @@ fn directory(dir: &Path) -> Result<Piece, Failure> {
         records,
         from: Files::Directory(dir.to_path_buf()),
     })
+}
+
+/// Reads a file that is there itself.
+fn own(path: &Path) -> std::io::Result<Vec<u8>> {
+    if std::fs::symlink_metadata(path)?.is_file() {
+        return std::fs::read(path);
+    }
+    Err(std::io::Error::other("it is no file of its own; links are not followed"))
 }
 
 /// All that the processes of a campaign have put into a store.
@@ -158,9 +164,7 @@ impl Piece {
                 let dir = dir.join("findings").join(name);
                 let read = |file: String| {
                     let path = dir.join(&file);
-                    std::fs::read(&path)
-                        .map(|bytes| (file, bytes))
-                        .map_err(|e| format!("{}: {e}", path.display()))
+                    own(&path).map(|bytes| (file, bytes)).map_err(|e| format!("{}: {e}", path.display()))
                 };
                 let listed = files(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
                 listed.into_iter().map(read).collect()
@@ -191,7 +195,7 @@ impl Piece {
         let (at, bytes) = match &self.from {
             Files::Directory(dir) => {
                 let path = dir.join(coverage::REPORT);
-                match std::fs::read(&path) {
+                match own(&path) {
                     Ok(bytes) => (path.display().to_string(), Some(bytes)),
                     Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
                     Err(e) => return Err(format!("{}: {e}", path.display())),

@@ -19,6 +19,10 @@ const LONGEST: usize = 64 << 20;
 pub struct Writer {
     path: PathBuf,
     file: File,
+    /// Bytes of whole lines.
+    length: u64,
+    /// Half a line could not be taken away: what followed it would be read as one with it.
+    is_torn: bool,
 }
 
 impl Writer {
@@ -30,15 +34,24 @@ impl Writer {
         // A new file, so that a link is not followed.
         write_file(&path, "")?;
         let file = File::options().append(true).open(&path)?;
-        Ok(Writer { path, file })
+        Ok(Writer { path, file, length: 0, is_torn: false })
     }
 
     /// Adds a seed, once its findings are on the disk.
     ///
     /// # Errors
-    /// The host's.
+    /// The host's; the lines before it are still there then, and nothing else.
     pub fn add(&mut self, record: &SeedRecord) -> io::Result<()> {
-        self.file.write_all(redact::json(&line(record)).as_bytes())
+        if self.is_torn {
+            return Err(io::Error::other("a line before was cut off"));
+        }
+        let line = redact::json(&line(record));
+        let written = self.file.write_all(line.as_bytes());
+        match written {
+            Ok(()) => self.length += line.len() as u64,
+            Err(_) => self.is_torn = self.file.set_len(self.length).is_err(),
+        }
+        written
     }
 
     /// Puts the lines into the order of seeds.
