@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bloodhound_corpus::{Corpus, Entry};
 use bloodhound_decisions::{Choice, Part, Site};
 use common::cli::{bloodhound, code, json, text};
-use common::{compile, put, repository, stack};
+use common::{add_program, put, stack};
 use serde_json::Value;
 
 const COMPOSE: &str = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n  \
@@ -23,8 +23,7 @@ const SEEDS: &str = "8";
 /// A stack that fails in some seeds.
 fn failing(name: &str) -> PathBuf {
     let dir = stack(&format!("corpus-{name}"), &[("compose.yaml", COMPOSE), ("bloodhound.yaml", CONFIG)]);
-    std::fs::create_dir_all(dir.join("app")).expect("a directory");
-    compile(&repository().join("runner/tests/shrink/watcher.c"), &dir.join("app/watcher"), &["-O1"]);
+    add_program(&dir, "shrink/watcher.c");
     dir
 }
 

@@ -3,27 +3,11 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use common::cli::{bloodhound, code, json, text};
-use common::{compile, repository, stack};
+use common::{add_program, stack, watched};
 use serde_json::Value;
-
-const COMPOSE: &str = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n  \
-    watcher: {<<: *s, command: [/app/watcher]}\n  other: {<<: *s, command: [/bin/sleep, inf]}\n";
-/// Few faults, of which two pauses of the watcher matter.
-const CONFIG: &str = "compose: compose.yaml\noutput: {dir: out}\nsimulation: {max_time: 30s, time_step: 10ms, boots: 2, seeds: 60}\n\
-    faults: {duration: 8s, network: {drop_rate: 0.01}, process: {pause_probability: 0.001, pause_duration_ms: [100, 400], \
-    slow_probability: 0.002, slow_duration_ms: [100, 400]}}\n\
-    properties: [{name: stays, kind: safety, check: {type: no-crash}}]\n";
-
-/// A stack whose watcher fails when it has been paused twice.
-fn watched(name: &str) -> PathBuf {
-    let dir = stack(&format!("explore-{name}"), &[("compose.yaml", COMPOSE), ("bloodhound.yaml", CONFIG)]);
-    std::fs::create_dir_all(dir.join("app")).expect("a directory");
-    compile(&repository().join("runner/tests/shrink/watcher.c"), &dir.join("app/watcher"), &["-O1"]);
-    dir
-}
 
 /// What a search tells, without what depends on where it was made.
 fn explored(dir: &Path, args: &[&str], out: &str) -> Value {
@@ -45,7 +29,7 @@ fn explored(dir: &Path, args: &[&str], out: &str) -> Value {
 /// The strategy that is guided by what is new finds the bug by a branch, which is replayed; with more workers and on the other platform all is the same.
 #[test]
 fn a_search_is_the_same_for_any_number_of_workers_and_finds_the_bug() {
-    let dir = watched("same");
+    let dir = watched("explore-same");
     let one = explored(&dir, &["--runs", "60", "--jobs", "1"], "one");
     assert_eq!(one["seeds_run"], 60, "{one}");
     let findings = one["findings"].as_array().expect("findings");
@@ -69,14 +53,13 @@ fn a_search_is_the_same_for_any_number_of_workers_and_finds_the_bug() {
 /// What a strategy does is what its name says.
 #[test]
 fn strategies_have_their_meaning() {
-    let dir = watched("strategies");
-    for strategy in ["bfs", "dfs", "input-tree"] {
+    let dir = watched("explore-strategies");
+    for strategy in ["bfs", "dfs"] {
         let told = explored(&dir, &["--runs", "40", "--strategy", strategy, "--max-states", "3"], strategy);
         assert_eq!((&told["search"]["strategy"], told["seeds_run"].as_u64()), (&strategy.into(), Some(40)));
         assert!(told["search"]["states"].as_u64().is_some_and(|states| states <= 3), "{told}");
         let branches = told["search"]["runs_by_arm"].as_object().expect("arms").len() > 1;
-        // Whether services ask for random numbers is their own affair, and that of the C library.
-        assert!(branches || strategy == "input-tree", "{told}");
+        assert!(branches, "{told}");
     }
     let test = |args: &[&str]| {
         json(&bloodhound(&dir, &[&["test", "--seeds", "12", "--format", "json"], args].concat()))
@@ -89,9 +72,31 @@ fn strategies_have_their_meaning() {
     assert!(asked(&usual) < Some(12), "{usual}");
 }
 
+/// `input-tree` changes what getrandom(2) gives, and finds what no seed shows.
+#[test]
+fn random_numbers_of_programs_are_changed() {
+    let compose = "services:\n  drawer: {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro'], command: [/app/drawer]}\n";
+    let config = "compose: compose.yaml\noutput: {dir: out}\nsimulation: {max_time: 10s, boots: 2}\nfaults: {duration: 4s}\n\
+        properties: [{name: stays, kind: safety, check: {type: no-crash}}]\n";
+    let dir = stack("explore-inputs", &[("compose.yaml", compose), ("bloodhound.yaml", config)]);
+    add_program(&dir, "explore/drawer.c");
+    let options = ["--runs", "60", "--strategy", "input-tree", "--max-states", "3"];
+    let told = explored(&dir, &options, "inputs");
+    let search = &told["search"];
+    assert_eq!((&search["strategy"], told["seeds_run"].as_u64()), (&"input-tree".into(), Some(60)));
+    assert!(search["states"].as_u64().is_some_and(|states| states <= 3), "{told}");
+    assert!(search["runs_by_arm"]["input"].as_u64().is_some_and(|runs| runs > 0), "{told}");
+    let findings = told["findings"].as_array().expect("findings");
+    assert!(!findings.is_empty(), "no number has been changed to 0: {told}");
+    assert!(findings.iter().all(|finding| finding["branched_at_ns"].is_u64()), "a seed has shown it: {told}");
+    let place = format!("inputs/findings/{}", findings[0]["replay"].as_str().expect("a name"));
+    let again = bloodhound(&dir, &["replay", &place, "--format", "json"]);
+    assert_eq!((code(&again), &json(&again)["digest"]), (1, &findings[0]["digest"]), "{}", text(&again));
+}
+
 #[test]
 fn what_has_no_meaning_is_refused() {
-    let dir = watched("refused");
+    let dir = watched("explore-refused");
     let refused = |args: &[&str], says: &str| {
         let result = bloodhound(&dir, args);
         assert!(code(&result) == 2 && text(&result).contains(says), "{args:?}: {}", text(&result));

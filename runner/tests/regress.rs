@@ -24,7 +24,7 @@ const CASE: &str = "regressions/stays.yaml";
 fn build(dir: &Path, pauses: u32, name: &str) {
     let (pauses, name) = (format!("-DPAUSES={pauses}"), format!("-DBUILD=\"{name}\""));
     let new = dir.join("app/new");
-    compile(&repository().join("runner/tests/regress/watcher.c"), &new, &["-O1", &pauses, &name]);
+    compile(&repository().join("runner/tests/shrink/watcher.c"), &new, &["-O1", &pauses, &name]);
     std::fs::rename(new, dir.join("app/watcher")).expect("in its place");
 }
 

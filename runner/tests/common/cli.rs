@@ -3,21 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// A command, on the platform that the tests are to run on, if one is named and the arguments name none.
+/// A command without input, on the platform that the tests are to run on, if one is named and the arguments name none.
 pub fn command(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).arg(args[0]);
-    let runs = matches!(args[0], "test" | "explore" | "run" | "replay" | "shrink" | "verify");
-    if let Some(platform) = super::platform().filter(|_| runs && !args.contains(&"--platform")) {
-        command.args(["--platform", &platform]);
-    }
-    // Each finding of a test that asks for no more costs no more.
-    if matches!(args[0], "test" | "explore")
-        && !args.iter().any(|arg| ["--shrink-budget", "--no-shrink"].contains(arg))
-    {
-        command.arg("--no-shrink");
-    }
-    command.args(&args[1..]).env("NO_COLOR", "1").stdin(Stdio::null());
+    let mut command = super::command_on(super::platform().as_deref(), dir, args);
+    command.stdin(Stdio::null());
     command
 }
 

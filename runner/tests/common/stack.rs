@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Ran, finish, platform};
+use super::{Ran, compile, finish, platform, repository};
 
 /// A directory of its own for a test, empty.
 pub fn scratch(name: &str) -> PathBuf {
@@ -25,6 +25,30 @@ pub fn stack(name: &str, files: &[(&str, &str)]) -> PathBuf {
     dir
 }
 
+/// The compose file of a stack with the watcher (runner/tests/shrink/watcher.c), and a service beside it.
+pub const WATCHER_COMPOSE: &str = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n  \
+    watcher: {<<: *s, command: [/app/watcher]}\n  other: {<<: *s, command: [/bin/sleep, inf]}\n";
+/// Few faults, of which two pauses of the watcher matter.
+pub const WATCHER_CONFIG: &str = "compose: compose.yaml\noutput: {dir: out}\nsimulation: {max_time: 30s, time_step: 10ms, boots: 2, seeds: 60}\n\
+    faults: {duration: 8s, network: {drop_rate: 0.01}, process: {pause_probability: 0.001, pause_duration_ms: [100, 400], \
+    slow_probability: 0.002, slow_duration_ms: [100, 400]}}\n\
+    properties: [{name: stays, kind: safety, check: {type: no-crash}}]\n";
+
+/// A stack whose watcher fails when it has been paused twice.
+pub fn watched(name: &str) -> PathBuf {
+    let dir = stack(name, &[("compose.yaml", WATCHER_COMPOSE), ("bloodhound.yaml", WATCHER_CONFIG)]);
+    add_program(&dir, "shrink/watcher.c");
+    dir
+}
+
+/// Compiles a program of runner/tests into the directory `app` of a stack.
+pub fn add_program(dir: &Path, source: &str) {
+    let source = repository().join("runner/tests").join(source);
+    let app = dir.join("app");
+    std::fs::create_dir_all(&app).expect("a directory");
+    compile(&source, &app.join(source.file_stem().expect("a name")), &["-O1"]);
+}
+
 /// Writes a file of a test, with the directories above it.
 pub fn put(dir: &Path, file: &str, text: &str) {
     let path = dir.join(file);
@@ -32,16 +56,22 @@ pub fn put(dir: &Path, file: &str, text: &str) {
     std::fs::write(path, text).expect("a file of the test");
 }
 
-/// `bloodhound` in a directory, on this platform if it is a command that takes one.
+/// The commands that run services, on a platform.
+const RUNNING: [&str; 7] = ["test", "explore", "run", "replay", "shrink", "causes", "verify"];
+
+/// `bloodhound` in a directory, on this platform if it is a command that takes one and the arguments name none.
 pub fn command_on(platform: Option<&str>, dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).args(args).env("NO_COLOR", "1");
-    if let Some(platform) = platform.filter(|_| matches!(args.first(), Some(&("run" | "test" | "replay")))) {
+    command.current_dir(dir).arg(args[0]).env("NO_COLOR", "1");
+    if let Some(platform) = platform.filter(|_| RUNNING.contains(&args[0]) && !args.contains(&"--platform")) {
         command.args(["--platform", platform]);
     }
-    if matches!(args.first(), Some(&("test" | "explore"))) && !args.contains(&"--no-shrink") {
+    // A test that asks for no shrinking does not wait for it.
+    let shrinks = args.iter().any(|arg| ["--shrink-budget", "--no-shrink"].contains(arg));
+    if ["test", "explore"].contains(&args[0]) && !shrinks {
         command.arg("--no-shrink");
     }
+    command.args(&args[1..]);
     command
 }
 

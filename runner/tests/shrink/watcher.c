@@ -1,7 +1,12 @@
-/* Fails when it has stood still for a while twice: the bug that only two pauses show. */
+/* Fails when it has stood still for a while PAUSES times: the bug that only so many pauses show. BUILD makes another program of it that does
+   the same. */
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef PAUSES
+#define PAUSES 2
+#endif
 
 static long long now(void) {
     struct timespec time;
@@ -11,6 +16,9 @@ static long long now(void) {
 
 int main(void) {
     int pauses = 0;
+#ifdef BUILD
+    puts(BUILD);
+#endif
     for (long long last = now();; last = now()) {
         usleep(5000);
         long long gap = now() - last;
@@ -18,7 +26,7 @@ int main(void) {
             continue;
         printf("stood still for %lld ms\n", gap);
         fflush(stdout);
-        if (++pauses == 2)
+        if (++pauses == PAUSES)
             return 3;
     }
 }
