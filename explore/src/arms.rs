@@ -21,7 +21,7 @@ pub enum Arm {
     Timing = 4,
     /// What clients do.
     Operations = 5,
-    /// One of the faults that come is left out, or begins at another time.
+    /// One of the faults that come is left out.
     OneFault = 6,
     /// One random number that a program asks for is another one.
     Input = 7,
