@@ -14,7 +14,7 @@ use common::{Ran, exec, exec_on, finish, in_parallel, repository, say, seeds_or}
 /// Seeds within which each race must be found.
 const SEEDS: u32 = 1000;
 /// Seeds of each repaired program, where `cargo xtask long` does not ask for more.
-const REPAIRED_SEEDS: u64 = 24;
+const REPAIRED_SEEDS: u64 = 60;
 /// Native runs of each repaired program.
 const NATIVE: u32 = 100;
 

@@ -186,14 +186,14 @@ fn written_faults_are_left_out_as_well() {
     replays(&dir, &format!("{finding}/shrunk"));
 }
 
-/// A planted bug of the example: a leader that others have replaced answers reads.
+/// The planted bug of the example: an old leader and a node that votes twice.
 #[test]
 fn a_planted_bug_is_left_with_few_faults() {
     let example = repository().join("examples/distributed-kv");
     assert!(example.join("bin/distributed-kv").exists(), "run examples/build.sh first (test.sh does)");
-    let out = scratch("shrink-stale-read");
+    let out = scratch("shrink-vote-twice");
     let place = out.to_string_lossy();
-    let config = "bugs/stale-read.yaml";
+    let config = "bugs/vote-twice.yaml";
     let args =
         ["test", "--config", config, "--seeds", "100", "--fail-fast", "--format", "json", "--out", &place];
     let result = bloodhound(&example, &args);

@@ -206,14 +206,6 @@ pub fn departing(ran: &Ran, concerns: &[Concern]) -> Vec<(Choice, Override)> {
     departing
 }
 
-/// The log without what [`cut`] says.
-pub fn uncut(log: &Log) -> Log {
-    let mut log = log.clone();
-    log.overrides.remove(&in_run(workload_end()));
-    log.overrides.remove(&in_run(phase_end()));
-    log
-}
-
 /// What the faults that are left have drawn beside when they begin, where it is not the plainest: how long they last, whom they hit, by how much.
 pub fn parameters(ran: &Ran) -> Vec<(Choice, Override)> {
     let begun: BTreeSet<(Word, u32, u64)> = ran

@@ -26,10 +26,8 @@ use crate::{exit, output};
 const LUCK: u32 = 80;
 const SCHEDULES: usize = 2;
 const ROUND: usize = 4;
-/// With more faults than these, large parts of them are tried in other schedules.
+/// With more faults than these, runs go on to their end for longer.
 const FEW: usize = 5;
-/// A part of the faults without which a run passes is tried in other schedules if it is at least such a share of all.
-const LARGE: usize = 8;
 /// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
 const SLACK: u64 = 2000 * MILLIS;
 /// When the searches of faults and then of operations have to end, in hundredths of the time, if there is a time.
@@ -115,32 +113,32 @@ impl<'a> Search<'a> {
         self.faults(self.budget)?;
         self.luck()?;
         if case::faults(&self.ran).len() > FEW {
-            // Of what is left much may be needed for just these delays and turns only.
-            self.plain()?;
-            self.faults(self.budget)?;
+            self.untangle()?;
         }
         self.whole = false;
         self.cut(true)?;
-        if case::faults(&self.ran).len() > FEW {
-            self.faults_by_luck(self.budget, true)?;
-            self.luck()?;
-        }
         self.share(OPERATIONS);
         self.concerned()?;
         self.operations(self.budget)?;
         self.share(WHOLE);
         self.hits()?;
-        self.faults(self.budget)?;
-        self.operations(self.budget)?;
         self.plain()?;
         self.parameters()?;
         // What was needed only for the times of something that is gone by now.
         self.faults(self.budget)?;
-        if case::faults(&self.ran).len() > FEW {
-            self.without_cut()?;
-        }
         self.operations(self.budget)?;
         self.cut(false)
+    }
+
+    /// Leaves out faults that are needed only for the times of other ones, in runs to the end: when delays, turns and the amounts of faults are as plain as
+    /// they can be, and when clients do little, the rest happens at other times, and another part of the faults may be enough.
+    fn untangle(&mut self) -> Result<(), Failure> {
+        self.hits()?;
+        self.plain()?;
+        self.parameters()?;
+        self.faults(self.budget)?;
+        self.concerned()?;
+        self.faults(self.budget)
     }
 
     /// Makes the choices of network and scheduler plain.
@@ -150,17 +148,6 @@ impl<'a> Search<'a> {
             self.surprises(name, &[concern], self.left() / 2)?;
         }
         Ok(())
-    }
-
-    /// Leaves out faults where a candidate may fail at any time again: with fewer of them it fails later.
-    fn without_cut(&mut self) -> Result<(), Failure> {
-        let log = case::uncut(&self.ran.outcome.decisions);
-        self.whole = true;
-        if self.left() > 4 && self.look(log)? {
-            self.faults(self.left() / 2)?;
-        }
-        self.whole = false;
-        self.cut(true)
     }
 
     /// From now on no run begins when so many hundredths of the time are over: what comes next must not have all of it.
@@ -250,59 +237,7 @@ impl<'a> Search<'a> {
     }
 
     fn faults(&mut self, most: u32) -> Result<(), Failure> {
-        // Nothing has changed since that was asked.
-        if self.settled.get("faults") == Some(&self.ran.outcome.decisions) {
-            return Ok(());
-        }
-        self.faults_by_luck(most, false)
-    }
-
-    /// Leaves out faults. A run without many of them that passes may do so for want of luck, so other schedules are tried then if that is wanted; the one that
-    /// fails is that of the search from then on.
-    fn faults_by_luck(&mut self, most: u32, by_luck: bool) -> Result<(), Failure> {
-        let elements = case::faults(&self.ran);
-        let base = self.ran.outcome.decisions.clone();
-        let large = elements.len().div_ceil(LARGE).max(2);
-        let most = most.min(self.left().saturating_sub(1));
-        let (begun, mut base, mut best) = (self.runs, (*base).clone(), None);
-        let kept = smallest(elements.len(), most, |parts| {
-            if self.left() <= parts.len() as u32 {
-                return Ok(Vec::new());
-            }
-            let logs: Vec<Log> = parts.iter().map(|part| case::without(&base, &elements, part)).collect();
-            let mut answers = self.judge(logs.clone())?;
-            self.runs += answers.len() as u32;
-            for (answer, (part, log)) in answers.iter_mut().zip(parts.iter().zip(&logs)) {
-                let out = elements.len() - part.len();
-                let lucky = by_luck && out >= large && self.runs - begun + SCHEDULES as u32 <= most;
-                let mut fails = answer.then(|| log.clone());
-                if fails.is_none() && lucky {
-                    self.tries += SCHEDULES as u64;
-                    let nth = (self.tries - SCHEDULES as u64)..self.tries;
-                    let others = nth.map(|nth| case::in_another_schedule(&self.ran, log, nth)).collect();
-                    fails = self.first_of(others)?;
-                    if let Some(other) = &fails {
-                        base.epochs.clone_from(&other.epochs);
-                    }
-                }
-                *answer = fails.is_some();
-                if let Some(log) =
-                    fails.filter(|_| best.as_ref().is_none_or(|(least, _)| part.len() < *least))
-                {
-                    best = Some((part.len(), log));
-                }
-            }
-            Ok(answers)
-        })?;
-        if let Some((_, log)) = best {
-            self.look(log)?;
-        }
-        if kept.minimal {
-            self.settled.insert("faults", self.ran.outcome.decisions.clone());
-        }
-        let (before, after) = (elements.len(), kept.items.len());
-        self.say(Dimension { name: "faults", before, after, minimal: kept.minimal });
-        Ok(())
+        self.dimension("faults", case::faults(&self.ran), most)
     }
 
     fn operations(&mut self, most: u32) -> Result<(), Failure> {
@@ -359,10 +294,10 @@ impl<'a> Search<'a> {
         loop {
             let elements = case::faults(&self.ran);
             let log = self.ran.outcome.decisions.clone();
-            let all: Vec<usize> = (0..elements.len()).collect();
+            let count = elements.len();
             let mut others = Vec::new();
-            for at in &all {
-                let kept: Vec<usize> = all.iter().filter(|other| *other != at).copied().collect();
+            for at in 0..count {
+                let kept: Vec<usize> = (0..count).filter(|other| *other != at).collect();
                 let less = case::without(&log, &elements, &kept);
                 for _ in 0..SCHEDULES {
                     self.tries += 1;
@@ -370,7 +305,7 @@ impl<'a> Search<'a> {
                 }
             }
             let spent = self.runs - begun;
-            if all.len() < 2 || others.len() as u32 > most.saturating_sub(spent) {
+            if count < 2 || others.len() as u32 > most.saturating_sub(spent) {
                 return Ok(());
             }
             let Some(found) = self.first_of(others)? else { return Ok(()) };
