@@ -45,7 +45,8 @@ impl Writer {
         if self.is_torn {
             return Err(io::Error::other("a line before was cut off"));
         }
-        let line = redact::json(&line(record));
+        let line = line(record);
+        let line = redact::json(&line);
         let written = self.file.write_all(line.as_bytes());
         match written {
             Ok(()) => self.length += line.len() as u64,
