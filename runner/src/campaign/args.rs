@@ -1,6 +1,7 @@
 //! The command lines of `test` and `explore`, and what of them cannot go together.
 //!
-//! Key types: [`Args`], [`Sharing`]. Neighbours: `explore` has arguments of its own ([`explore::Args`]), which are those of a campaign that is guided.
+//! Key types: [`Common`] (what both have), [`Args`] (of `test`), [`Sharing`]. Neighbours: those of `explore` ([`explore::Args`]) are made into those of a
+//! campaign that is guided.
 
 use std::path::PathBuf;
 
@@ -16,15 +17,52 @@ use crate::session::{Failure, Session};
 use crate::shard::{Part, Shard};
 use crate::{cli, corpus, regress};
 
-/// Arguments of `test`.
-#[derive(clap::Args, Debug)]
-pub struct Args {
+/// What `test` and `explore` have in common.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Common {
     #[command(flatten)]
     pub source: Source,
     #[command(flatten)]
     pub platform: Choice,
     #[command(flatten)]
     pub search: SearchArgs,
+    /// Neither read nor run the regression cases: what they mark as known is a finding as any other
+    #[arg(long)]
+    pub no_regressions: bool,
+    /// Measure which code of the services is reached, and write reports of it
+    #[arg(long)]
+    pub coverage: bool,
+    /// Leave findings as they are
+    #[arg(long)]
+    pub no_shrink: bool,
+    /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
+    #[arg(long)]
+    pub bundle: bool,
+    /// A directory with interesting runs of earlier campaigns: they come first, and new ones are saved in it (docs/corpus.md)
+    #[arg(long, value_name = "DIR")]
+    pub corpus: Option<PathBuf>,
+    /// Go on with the search whose journal is in the corpus, which was interrupted or is to have more runs (docs/exploration.md)
+    #[arg(long, requires = "corpus")]
+    pub resume: bool,
+    /// Bytes to which the corpus is brought down at the end (for example 32m)
+    #[arg(long, value_parser = cli::bytes, value_name = "SIZE", default_value_t = corpus::LIMIT)]
+    pub corpus_limit: u64,
+    /// Directory for reports and findings (default: the configuration's `output.dir`)
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Also write JUnit XML here (it is always in <out>/junit.xml)
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// How to answer
+    #[arg(long, value_enum, default_value = "human")]
+    pub format: Format,
+}
+
+/// Arguments of `test`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    pub common: Common,
     /// It is `explore`.
     #[arg(skip)]
     pub explores: bool,
@@ -40,9 +78,6 @@ pub struct Args {
     /// Stop at the first finding that is not known; with --store, all that share it
     #[arg(long)]
     pub fail_fast: bool,
-    /// Neither read nor run the regression cases: what they mark as known is a finding as any other
-    #[arg(long)]
-    pub no_regressions: bool,
     /// Most runs in which a regression case is looked for that has changed since it was found
     #[arg(long, value_name = "N", default_value_t = regress::RUNS, value_parser = clap::value_parser!(u32).range(1..))]
     pub regression_runs: u32,
@@ -61,30 +96,12 @@ pub struct Args {
     /// configuration's `faults.coverage_threshold`)
     #[arg(long, value_parser = cli::share, value_name = "PERCENT")]
     pub fault_coverage_threshold: Option<u32>,
-    /// Measure which code of the services is reached, and write reports of it
-    #[arg(long)]
-    pub coverage: bool,
     /// Least share of the services' own code that must be reached, for example 80%
     #[arg(long, value_parser = cli::share, value_name = "PERCENT")]
     pub coverage_threshold: Option<u32>,
     /// When the seeds have run, shrink one finding of each group within so much host time for all of them (default: 1m; docs/shrinking.md)
     #[arg(long, value_name = "TIME", value_parser = cli::duration, conflicts_with = "no_shrink")]
     pub shrink_budget: Option<u64>,
-    /// Leave findings as they are
-    #[arg(long)]
-    pub no_shrink: bool,
-    /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
-    #[arg(long)]
-    pub bundle: bool,
-    /// A directory with interesting runs of earlier campaigns: they come first, and new ones are saved in it (docs/corpus.md)
-    #[arg(long, value_name = "DIR")]
-    pub corpus: Option<PathBuf>,
-    /// Go on with the search whose journal is in the corpus, which was interrupted or is to have more runs (docs/exploration.md)
-    #[arg(long, requires = "corpus")]
-    pub resume: bool,
-    /// Bytes to which the corpus is brought down at the end (for example 32m)
-    #[arg(long, value_parser = cli::bytes, value_name = "SIZE", default_value_t = corpus::LIMIT)]
-    pub corpus_limit: u64,
     /// Run on this machine's Docker or Podman engine, in real time, with the faults that an engine can do: one seed unless --seeds says more. Nothing
     /// of it can be replayed (docs/live.md)
     #[arg(long)]
@@ -92,29 +109,21 @@ pub struct Args {
     /// With --live: leave the containers, networks and volumes of the run where they are
     #[arg(long, requires = "live")]
     pub keep: bool,
-    /// Directory for reports and findings (default: the configuration's `output.dir`)
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Also write JUnit XML here (it is always in <out>/junit.xml)
-    #[arg(long, value_name = "FILE")]
-    pub junit: Option<PathBuf>,
-    /// How to answer
-    #[arg(long, value_enum, default_value = "human")]
-    pub format: Format,
 }
 
 impl Args {
     /// By which rule runs are chosen: `explore` without another word is guided.
     pub fn strategy(&self, session: &Session) -> Strategy {
-        match self.search.strategy_of(session) {
-            strategy if strategy.is_guided() || !self.explores || self.search.strategy.is_some() => strategy,
+        let search = &self.common.search;
+        match search.strategy_of(session) {
+            strategy if strategy.is_guided() || !self.explores || search.strategy.is_some() => strategy,
             _ => Strategy::CoverageGuided,
         }
     }
 
     /// What a search of so many runs is.
     pub fn settings(&self, session: &Session, seeds: &Seeds) -> Settings {
-        let settings = self.search.settings(session, seeds.first, seeds.count());
+        let settings = self.common.search.settings(session, seeds.first, seeds.count());
         Settings { strategy: self.strategy(session), ..settings }
     }
 }
@@ -164,34 +173,22 @@ fn worker_name(text: &str) -> Result<String, String> {
 /// `bloodhound explore`: a campaign whose runs are those of a search.
 pub fn explore(args: &explore::Args) -> u8 {
     super::test(&Args {
-        source: args.source.clone(),
-        platform: args.platform,
-        search: args.search.clone(),
+        common: args.common.clone(),
         explores: true,
         seeds: args.runs,
         first_seed: args.seed,
         timeout: args.timeout,
         fail_fast: args.fail_fast,
         sharing: Sharing::ALONE,
-        no_regressions: args.no_regressions,
         regression_runs: regress::RUNS,
         jobs: args.jobs,
         boot_each: false,
         min_seeds: None,
         fault_coverage_threshold: None,
-        coverage: args.coverage,
         coverage_threshold: None,
         shrink_budget: args.shrink_budget,
-        no_shrink: args.no_shrink,
-        bundle: args.bundle,
-        corpus: args.corpus.clone(),
-        resume: args.resume,
-        corpus_limit: args.corpus_limit,
         live: false,
         keep: false,
-        out: args.out.clone(),
-        junit: args.junit.clone(),
-        format: args.format,
     })
 }
 
@@ -201,26 +198,26 @@ pub const NO_COVERAGE: &str = "code coverage is measured in the simulation only"
 /// Refuses options that mean nothing on a real engine.
 pub fn without_meaning(args: &Args) -> Result<(), Failure> {
     let given = [
-        ("--bundle", args.bundle, "nothing of a live run can be replayed"),
-        ("--corpus", args.corpus.is_some(), "nothing of a live run can be run again"),
+        ("--bundle", args.common.bundle, "nothing of a live run can be replayed"),
+        ("--corpus", args.common.corpus.is_some(), "nothing of a live run can be run again"),
         ("--boot-each", args.boot_each, "each seed of a live run has a stack of its own"),
         ("--jobs", args.jobs.is_some(), "the seeds of a live run are run one after the other"),
         ("--shrink-budget", args.shrink_budget.is_some(), "nothing of a live run can be run again"),
         (
             "--max-depth",
-            args.search.max_depth.is_some(),
+            args.common.search.max_depth.is_some(),
             "a live run cannot be gone on with from a moment of it",
         ),
         (
             "--max-states",
-            args.search.max_states.is_some(),
+            args.common.search.max_states.is_some(),
             "a live run cannot be gone on with from a moment of it",
         ),
-        ("--platform", args.platform.wanted != platform::Wanted::Auto, "the engine runs the services"),
+        ("--platform", args.common.platform.wanted != platform::Wanted::Auto, "the engine runs the services"),
         ("--shard", args.sharing.shard.is_some(), "shards are joined by what can be repeated"),
         ("--store", args.sharing.store.is_some(), "shards are joined by what can be repeated"),
-        ("--coverage", args.coverage, NO_COVERAGE),
-        ("--strategy", args.search.strategy.is_some(), "the seeds of a live run are independent"),
+        ("--coverage", args.common.coverage, NO_COVERAGE),
+        ("--strategy", args.common.search.strategy.is_some(), "the seeds of a live run are independent"),
         ("--coverage-threshold", args.coverage_threshold.is_some(), NO_COVERAGE),
     ];
     match given.iter().find(|(_, given, _)| *given && args.live) {
@@ -262,7 +259,7 @@ pub fn cannot_be_shared(args: &Args, guided: bool) -> Result<(), Failure> {
         ),
         (
             "--corpus",
-            args.corpus.is_some() && shared,
+            args.common.corpus.is_some() && shared,
             "with --shard or --store: its runs are no seeds that `bloodhound merge` could join",
         ),
         (

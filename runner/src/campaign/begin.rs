@@ -30,18 +30,18 @@ pub fn journal(args: &Args, session: &Session, guided: bool) -> Result<Option<Jo
         ),
         (
             !saves,
-            "`output.save_interesting_seeds: false` lets nothing be written into the corpus, so no search has a journal there",
+            "`output.save_interesting_seeds: false` lets no run be saved in the corpus, so a search has no journal there",
         ),
         (
             session.measuring.is_some(),
             "code coverage of runs that were made before is not known; measure it in a search that is made in one piece",
         ),
     ];
-    if let Some((_, why)) = impossible.iter().find(|(is_so, _)| *is_so && args.resume) {
+    if let Some((_, why)) = impossible.iter().find(|(is_so, _)| *is_so && args.common.resume) {
         return Err(Failure::usage(format!("`--resume` cannot be used: {why}")));
     }
-    let dir = args.corpus.as_ref().filter(|_| guided && saves);
-    dir.map(|dir| Journal::open(dir, session, args.resume)).transpose()
+    let dir = args.common.corpus.as_ref().filter(|_| guided && saves);
+    dir.map(|dir| Journal::open(dir, session, args.common.resume)).transpose()
 }
 
 /// Begins the journal of a search, or goes on with it.
@@ -67,7 +67,7 @@ pub fn keeping(args: &Args, session: &Session, out: &Path, seeds: Seeds) -> Resu
     if args.live || args.sharing.store.is_some() || args.sharing.shard.is_some() {
         return Ok(None);
     }
-    let keeping = Keeping::of(session, args.corpus.as_deref(), args.corpus_limit, out, seeds)?;
+    let keeping = Keeping::of(session, args.common.corpus.as_deref(), args.common.corpus_limit, out, seeds)?;
     for note in keeping.iter().flat_map(Keeping::notes) {
         print::say(&note);
     }
@@ -94,7 +94,7 @@ pub fn keep(
         identity: Identity::of(
             session,
             args.strategy(session),
-            args.no_regressions,
+            args.common.no_regressions,
             &kinds,
             totals.least_coverage,
             code,

@@ -42,7 +42,7 @@ pub mod verdict;
 pub mod watch;
 pub mod workers;
 
-pub use args::{Args, explore};
+pub use args::{Args, Common, explore};
 use args::{NO_COVERAGE, cannot_be_shared, least, without_meaning};
 pub use keep::forget;
 use keep::{Keep, thresholds};
@@ -60,14 +60,14 @@ pub fn test(args: &Args) -> u8 {
     let _flag = crate::interrupt::flag();
     let run = || {
         without_meaning(args)?;
-        let source = &args.source;
+        let source = &args.common.source;
         let mut session = Session::load(&source.config, &source.selection()?, &source.images)
             .inspect_err(|failure| refused(args, failure))?;
         measure(args, &mut session).inspect_err(|failure| refused(args, failure))?;
         if let Some(note) = session.note() {
             output::eprint(&format!("bloodhound: {note}\n"));
         }
-        campaign(args, Arc::new(session), || platform::choose(args.platform.wanted))
+        campaign(args, Arc::new(session), || platform::choose(args.common.platform.wanted))
     };
     run().unwrap_or_else(|f| fail(&f))
 }
@@ -80,7 +80,7 @@ fn measure(args: &Args, session: &mut Session) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    if args.coverage || args.coverage_threshold.is_some() || session.coverage.wanted() {
+    if args.common.coverage || args.coverage_threshold.is_some() || session.coverage.wanted() {
         let (settings, scenario) = (session.coverage.clone(), session.scenario.clone());
         session.measuring = Some(Measuring::new(settings, scenario, args.first_seed)?);
     }
@@ -90,7 +90,7 @@ fn measure(args: &Args, session: &mut Session) -> Result<(), Failure> {
 /// Puts the reason why nothing is run into the reports that the command line names: those of an earlier campaign would speak
 /// for this one.
 fn refused(args: &Args, failure: &Failure) {
-    let files = args.out.iter().map(|dir| dir.join("junit.xml")).chain(args.junit.clone());
+    let files = args.common.out.iter().map(|dir| dir.join("junit.xml")).chain(args.common.junit.clone());
     // The failure that is told is the one that is there already.
     let _ignored = refusal(args, failure).map(|xml| files.for_each(|path| reports::replace(&path, &xml)));
 }
@@ -99,7 +99,7 @@ fn refused(args: &Args, failure: &Failure) {
 fn refusal(args: &Args, failure: &Failure) -> Result<String, String> {
     let mut totals = Totals::new(0, args.seeds.unwrap_or_default(), 0);
     totals.trouble(failure.code, failure.text.clone());
-    let config = args.source.config.display().to_string();
+    let config = args.common.source.config.display().to_string();
     junit::render(&Judgement::of(&[], &totals).suite(&config, Vec::new()))
 }
 
@@ -121,13 +121,13 @@ pub fn campaign(
     let seeds = Seeds::new(args.first_seed, asked.unwrap_or(usual), args.sharing.shard)
         .inspect_err(|failure| refused(args, failure))?;
     let least = least(args, &seeds).inspect_err(|failure| refused(args, failure))?;
-    let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
+    let out = args.common.out.clone().unwrap_or_else(|| session.plan.out.clone());
     // A search begins seeds itself, so each entry of its corpus is a case.
     let own = Seeds { all: if guided { 0 } else { seeds.all }, ..seeds };
     let mut keeping =
         begin::keeping(args, &session, &out, own).inspect_err(|failure| refused(args, failure))?;
-    let reports = Reports::prepare(&out, args.junit.as_deref(), &session.plan.config)?;
-    let left_out = args.no_regressions || args.live;
+    let reports = Reports::prepare(&out, args.common.junit.as_deref(), &session.plan.config)?;
+    let left_out = args.common.no_regressions || args.live;
     let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| {
         // The failure that is told is the one that is there already.
         let _ignored = refusal(args, failure).and_then(|xml| reports.write(&xml));
@@ -154,11 +154,11 @@ pub fn campaign(
         }
     };
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
-    let watch = Arc::new(Watch::start(crate::interrupt::flag(), deadline, args.platform.budget()));
+    let watch = Arc::new(Watch::start(crate::interrupt::flag(), deadline, args.common.platform.budget()));
     let ledger = match args.live {
         // Its seeds say nothing of those of the simulation.
         true => Ledger::default(),
-        false => Ledger::open(cases, &session, args.source.faults.as_deref(), &out),
+        false => Ledger::open(cases, &session, args.common.source.faults.as_deref(), &out),
     };
     let keep = keep.map(Mutex::new);
     let mut campaign = Campaign { args, session, seeds, reports, ledger, watch, started, keep };
@@ -339,7 +339,7 @@ impl Campaign<'_> {
         if cases.is_empty() {
             return Ok(());
         }
-        let (out, selection) = (&self.reports.dir, self.args.source.selection()?);
+        let (out, selection) = (&self.reports.dir, self.args.common.source.selection()?);
         let dir = &self.session.project.config.regressions;
         let keep = |session: &Session, schedule: Option<&str>, outcome: &_, violation: &_| {
             let selection = regress::with_schedule(&selection, dir, schedule);
@@ -391,8 +391,8 @@ impl Campaign<'_> {
         let features = keeping.is_some();
         let mut collector = workers::Collector {
             session: &self.session,
-            compose: self.args.source.selection()?,
-            bundle: self.args.bundle,
+            compose: self.args.common.source.selection()?,
+            bundle: self.args.common.bundle,
             fail_fast: self.args.fail_fast,
             reports: &self.reports,
             ledger: &self.ledger,
@@ -454,7 +454,7 @@ impl Campaign<'_> {
             judgement = self.write(&mut totals);
         }
         let junit = self.reports.dir.join("junit.xml");
-        let answer = match self.args.format {
+        let answer = match self.args.common.format {
             Format::Human => print::human(&judgement, &totals, &junit, took),
             Format::Json => print::json(&judgement, &totals, &junit, chosen),
         };
@@ -469,14 +469,14 @@ impl Campaign<'_> {
 
     /// Shrinks findings, when all else is written. True if there is something to add to the reports.
     fn shrink(&self, totals: &mut Totals, chosen: Option<&Chosen>) -> bool {
-        let Some(chosen) = chosen.filter(|_| !self.args.no_shrink && !self.watch.signalled()) else {
+        let Some(chosen) = chosen.filter(|_| !self.args.common.no_shrink && !self.watch.signalled()) else {
             return false;
         };
         let shrinking = small::Shrinking {
             session: &self.session,
             chosen: *chosen,
             signal: crate::interrupt::flag(),
-            memory: self.args.platform.budget(),
+            memory: self.args.common.platform.budget(),
             time: self.args.shrink_budget.map_or(small::BUDGET, Duration::from_nanos),
         };
         totals.groups = shrinking.all(totals);

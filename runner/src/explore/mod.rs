@@ -9,16 +9,11 @@ mod journal;
 mod observe;
 mod workers;
 
-use std::path::PathBuf;
-
 use bloodhound_explore::{Prefer, Search, Settings, Strategy};
 use serde_json::{Value as Json, json};
 
-use crate::campaign;
+use crate::campaign::{self, Common};
 use crate::cli;
-use crate::output::Format;
-use crate::platform::Choice;
-use crate::run::Source;
 use crate::session::Session;
 
 pub use journal::{Journal, Step};
@@ -28,11 +23,7 @@ pub use workers::{Hunt, run_all};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    pub source: Source,
-    #[command(flatten)]
-    pub platform: Choice,
-    #[command(flatten)]
-    pub search: SearchArgs,
+    pub common: Common,
     /// How many runs the search makes (default: the configuration's `simulation.seeds`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: Option<u64>,
@@ -45,42 +36,12 @@ pub struct Args {
     /// Stop at the first finding that is not known
     #[arg(long)]
     pub fail_fast: bool,
-    /// Neither read nor run the regression cases: what they mark as known is a finding as any other
-    #[arg(long)]
-    pub no_regressions: bool,
     /// Runs at the same time (default: exploration.parallel_workers, at most the number of CPUs); the result does not depend on it
     #[arg(long, short = 'j')]
     pub jobs: Option<usize>,
-    /// Measure which code of the services is reached, and write reports of it
-    #[arg(long)]
-    pub coverage: bool,
     /// When the runs are made, shrink one finding of each group within so much host time for all of them (default: 1m; docs/shrinking.md)
     #[arg(long, value_name = "TIME", value_parser = cli::duration, conflicts_with = "no_shrink")]
     pub shrink_budget: Option<u64>,
-    /// Leave findings as they are
-    #[arg(long)]
-    pub no_shrink: bool,
-    /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
-    #[arg(long)]
-    pub bundle: bool,
-    /// A directory with interesting runs of earlier campaigns: they come first, and new ones are saved in it (docs/corpus.md)
-    #[arg(long, value_name = "DIR")]
-    pub corpus: Option<PathBuf>,
-    /// Go on with the search whose journal is in the corpus, which was interrupted or is to have more runs (docs/exploration.md)
-    #[arg(long, requires = "corpus")]
-    pub resume: bool,
-    /// Bytes to which the corpus is brought down at the end (for example 32m)
-    #[arg(long, value_parser = cli::bytes, value_name = "SIZE", default_value_t = crate::corpus::LIMIT)]
-    pub corpus_limit: u64,
-    /// Directory for reports and findings (default: the configuration's `output.dir`)
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Also write JUnit XML here (it is always in <out>/junit.xml)
-    #[arg(long, value_name = "FILE")]
-    pub junit: Option<PathBuf>,
-    /// How to answer
-    #[arg(long, value_enum, default_value = "human")]
-    pub format: Format,
 }
 
 /// How runs are chosen.
