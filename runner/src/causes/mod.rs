@@ -25,15 +25,14 @@ use bloodhound_decisions::{Choice as ChoiceName, Concern, Log, Made, Mode};
 
 use crate::finding::{self, Record, Stored};
 use crate::group::Group as Target;
-use crate::memory::Guard;
 use crate::output::{self, Format};
-use crate::platform::{self, Choice, Chosen};
-use crate::run::{Again, fail, interrupt};
+use crate::platform::Chosen;
+use crate::run::fail;
 use crate::session::{Failure, Session, Stopped};
-use crate::shrink::case;
 use crate::shrink::pool::{Pool, Ran};
 use crate::shrink::search::interrupted;
-use crate::{cli, cpus, exit, redact};
+use crate::shrink::{OfFinding, Ready, case};
+use crate::{cli, exit};
 
 use parting::Parting;
 use runs::{Base, End, Runs};
@@ -41,8 +40,6 @@ use tell::{Decides, Single, Told};
 use watch::Watched;
 use which::{Flip, Singles, What};
 
-/// Runs at the same time are of use up to here.
-const WORKERS: usize = 4;
 /// Events within so many ns of the jump are told.
 const NEAR: u64 = 100 * MILLIS;
 /// The names of the files that are written.
@@ -52,24 +49,16 @@ const FILES: [&str; 2] = ["causes.json", "causes.md"];
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    again: Again,
-    #[command(flatten)]
-    platform: Choice,
+    of: OfFinding,
     /// Most runs that the search may make, besides those that show its result again
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Begin no runs after so much host time (for example 10m), and tell what is known by then
     #[arg(long, value_parser = cli::duration)]
     timeout: Option<u64>,
-    /// Runs at the same time, up to 4 (default: the number of CPUs); the result does not depend on it
-    #[arg(long, short = 'j', value_parser = clap::value_parser!(u16).range(1..))]
-    jobs: Option<u16>,
     /// Where causes.json and causes.md are written (default: the directory of the finding)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How to answer
-    #[arg(long, value_enum, default_value = "human")]
-    format: Format,
 }
 
 /// `bloodhound causes`.
@@ -80,18 +69,13 @@ pub fn run(args: &Args) -> u8 {
 fn causes(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
     let (Stored { record, log, .. }, source) = source(args)?;
-    let out = args.out.clone().unwrap_or_else(|| finding::directory_of(&args.again.finding).to_path_buf());
+    let out = args.out.clone().unwrap_or_else(|| finding::directory_of(&args.of.again.finding).to_path_buf());
     if out.exists() && !out.is_dir() {
         let text = format!("{} is no directory\nhelp: give another place with `--out`", out.display());
         return Err(Failure::usage(text));
     }
-    let session = Arc::new(args.again.session(&record)?);
-    let chosen = platform::choose(args.platform.wanted)?;
-    output::eprint(&finding::compare_platforms(&record.platform, &chosen));
-    let interrupt = interrupt();
-    let guard = Guard::start(args.platform.budget(), interrupt.clone())?;
+    let Ready { session, chosen, interrupt, guard, workers } = args.of.ready(&record)?;
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
-    let workers = args.jobs.map_or_else(cpus::jobs, usize::from).clamp(1, WORKERS);
     let pool = Pool::new(session.clone(), chosen, (interrupt, deadline), &log, workers)?;
     let target = Target::of(&record);
     output::eprint(&format!("bloodhound: causes of seed {}: {target}\n", record.seed));
@@ -107,16 +91,15 @@ fn causes(args: &Args) -> Result<u8, Failure> {
     let told = search.all(log, source).map_err(|failure| guard.explain(failure))?;
     let (text, json) = (tell::text(&told), tell::json(&told));
     let written = serde_json::to_vec_pretty(&json).map_err(std::io::Error::other).and_then(|json| {
-        let json = redact::json(&String::from_utf8_lossy(&json)).into_owned();
         output::write_file(&out.join(FILES[0]), json)?;
-        output::write_file(&out.join(FILES[1]), redact::text(&text).as_bytes())
+        output::write_file(&out.join(FILES[1]), &text)
     });
     written.map_err(|error| Failure::environment(format!("the causes cannot be written: {error}")))?;
-    match args.format {
+    match args.of.format {
         Format::Json => output::print_json(&json),
         Format::Human => {
             let place = out.join(FILES[1]);
-            output::print(&format!("{}\nwritten: {}\n", redact::text(&text), place.display()));
+            output::print(&format!("{text}\nwritten: {}\n", place.display()));
         }
     }
     Ok(exit::FINDINGS)
@@ -124,7 +107,7 @@ fn causes(args: &Args) -> Result<u8, Failure> {
 
 /// The finding, or what `shrink` has left of it if that is there; and which of them it is, in words.
 fn source(args: &Args) -> Result<(Stored, String), Failure> {
-    let dir = finding::directory_of(&args.again.finding);
+    let dir = finding::directory_of(&args.of.again.finding);
     let stored = finding::load(dir)?;
     if dir.file_name().is_some_and(|name| name == finding::SHRUNK) {
         return Ok((stored, "the shrunken finding".into()));

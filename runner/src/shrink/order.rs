@@ -19,7 +19,7 @@ use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
 use crate::{bug, exit, output};
 
 /// Runs at the same time are of use up to here: a round has no more.
-const WORKERS: usize = 4;
+pub const WORKERS: usize = 4;
 /// What comes after the search takes about as long as so many runs of the finding and its boot: the run to its end, and two replays.
 const AFTER: u32 = 3;
 
