@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 use crate::place::object;
 use crate::{Error, LARGEST};
 
-/// How deep directories are looked into.
-const DEEPEST: usize = 16;
-
 /// A directory.
 #[derive(Debug)]
 pub struct Directory {
@@ -75,12 +72,15 @@ impl Directory {
     }
 
     pub fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
-        let mut keys = Vec::new();
-        self.walk(prefix.trim_end_matches('/'), DEEPEST, &mut keys)?;
+        let (mut keys, mut left) = (Vec::new(), vec![prefix.trim_end_matches('/').to_owned()]);
+        while let Some(below) = left.pop() {
+            self.look(&below, &mut keys, &mut left)?;
+        }
         Ok(keys)
     }
 
-    fn walk(&self, below: &str, deep: usize, keys: &mut Vec<String>) -> Result<(), Error> {
+    /// Adds the objects that lie in a directory, and the directories in it.
+    fn look(&self, below: &str, keys: &mut Vec<String>, directories: &mut Vec<String>) -> Result<(), Error> {
         let listed = match std::fs::read_dir(self.path.join(below)) {
             Ok(listed) => listed,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -95,8 +95,8 @@ impl Directory {
             }
             let key = if below.is_empty() { name } else { format!("{below}/{name}") };
             let kind = entry.file_type().map_err(|error| self.error("list", &key, &error))?;
-            if kind.is_dir() && deep > 0 {
-                self.walk(&key, deep - 1, keys)?;
+            if kind.is_dir() {
+                directories.push(key);
             } else if kind.is_file() {
                 keys.push(key);
             }

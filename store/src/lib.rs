@@ -16,7 +16,7 @@ mod place;
 use std::io::Read;
 use std::time::Duration;
 
-pub use place::Place;
+pub use place::{LONGEST, Place};
 
 /// The largest object that is read. What claims to be larger is refused before it is read.
 pub const LARGEST: u64 = 512 << 20;
@@ -32,7 +32,7 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 /// What went wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What was done: `read`, `write`, `create`, `list`, `remove`, `open`.
+    /// What was done: `read`, `write`, `create`, `list`, `open`.
     pub operation: &'static str,
     /// The object, with its store.
     pub object: String,
@@ -182,7 +182,11 @@ mod tests {
         assert_eq!(store.get("a/b"), Ok(Some(b"two".to_vec())));
         assert_eq!(store.list(""), Ok(vec!["a/b".to_owned(), "a/c/d".to_owned()]));
         assert_eq!(store.list("a/c/"), Ok(vec!["a/c/d".to_owned()]));
-        assert_eq!(store.get("a"), Err(store.get("a").expect_err("a directory")));
+        let refused = store.get("a").expect_err("a directory");
+        assert!(refused.operation == "read" && refused.object.ends_with("/a"), "{refused}");
+        let deep = vec!["d"; 100].join("/");
+        store.put(&deep, b"three").expect("written");
+        assert_eq!(store.list("d/"), Ok(vec![deep]));
         let refused = store.put("a/b/c", b"x").expect_err("a file lies there");
         assert_eq!(refused.operation, "write");
         assert!(refused.to_string().contains("a/b/c") && refused.to_string().contains("help: "), "{refused}");

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
+/// The most letters between two slashes of a key: directories and files of every host can be called so.
+pub const LONGEST: usize = 200;
+
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -21,11 +24,6 @@ pub enum Place {
 }
 
 impl Place {
-    /// Whether the text names a bucket or a `file:` directory, and not just a path.
-    pub fn is_url(text: &str) -> bool {
-        text.contains("://")
-    }
-
     /// # Errors
     /// What is wrong, and what is expected.
     pub fn parse(text: &str) -> Result<Place, String> {
@@ -53,8 +51,7 @@ impl Place {
                 false => Err(format!("`{text}` names a host; {forms}")),
             };
         }
-        if Place::is_url(text) {
-            let scheme = text.split("://").next().unwrap_or_default();
+        if let Some((scheme, _)) = text.split_once("://") {
             return Err(format!("`{scheme}://` is not supported; {forms}"));
         }
         match text {
@@ -83,7 +80,7 @@ pub fn object(place: &str, key: &str) -> String {
 /// Whether this can stand between two slashes of a key.
 fn is_part(part: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !part.is_empty() && !part.starts_with('.') && part.len() <= 200 && part.chars().all(fits)
+    !part.is_empty() && !part.starts_with('.') && part.len() <= LONGEST && part.chars().all(fits)
 }
 
 /// Refuses keys that would lie elsewhere, or hidden.

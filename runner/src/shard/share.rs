@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bloodhound_store::{Place, Store, token};
+use bloodhound_store::{LONGEST, Place, Store, token};
 use serde::{Deserialize, Serialize};
 
 use super::claims::Claims;
@@ -141,7 +141,17 @@ impl Share {
         let text = serde_json::to_string_pretty(&own).unwrap_or_default() + "\n";
         let campaign = match store.create(CAMPAIGN, redact::json(&text).as_bytes()).map_err(environment)? {
             true => own,
-            false => entered(&store, &own)?,
+            false => {
+                let there = entered(&store, &own)?;
+                if matches!(manifest.part, Part::Worker(_)) && there.stale_ms != own.stale_ms {
+                    output::eprint(&format!(
+                        "bloodhound: the campaign began with a --worker-timeout of {} ms, which holds for all its workers; that of \
+                         this one, {} ms, has no effect\n",
+                        there.stale_ms, own.stale_ms
+                    ));
+                }
+                there
+            }
         };
         let token = token().map_err(|e| Failure::environment(format!("/dev/urandom: {e}")))?;
         let stopped = Arc::new(AtomicBool::new(false));
@@ -279,15 +289,26 @@ pub fn files(dir: &Path) -> std::io::Result<Vec<String>> {
     Ok(out)
 }
 
-/// A path as keys can have it: what cannot be in one is `_` and two hexadecimal digits for each byte.
+/// What stands where a part of a path goes on that is too long for a key.
+const GOES_ON: &str = "_-/";
+
+/// A path as keys can have it: what cannot be in one is `_` and two hexadecimal digits for each byte, and long names are cut.
 pub fn encoded(path: &str) -> String {
     let part = |part: &str| -> String {
-        let byte = |(place, byte): (usize, u8)| match byte {
-            b'.' if place == 0 => "_2e".to_owned(),
-            b if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.') => char::from(b).to_string(),
-            b => format!("_{b:02x}"),
-        };
-        part.bytes().enumerate().map(byte).collect()
+        let (mut out, mut begins) = (String::new(), 0);
+        for byte in part.bytes() {
+            // The longest that a byte can become still fits.
+            if out.len() - begins + 3 + GOES_ON.len() > LONGEST {
+                out.push_str(GOES_ON);
+                begins = out.len();
+            }
+            match byte {
+                b'.' if out.len() == begins => out.push_str("_2e"),
+                b if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.') => out.push(char::from(b)),
+                b => out.push_str(&format!("_{b:02x}")),
+            }
+        }
+        out
     };
     path.split('/').map(part).collect::<Vec<_>>().join("/")
 }
@@ -300,6 +321,9 @@ pub fn decoded(key: &str) -> Option<String> {
         bytes.push(match byte {
             b'_' => {
                 let digits = [rest.next()?, rest.next()?];
+                if digits == GOES_ON.as_bytes()[1..] {
+                    continue;
+                }
                 u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
             }
             byte => byte,
@@ -354,7 +378,7 @@ impl Heart {
         stopped: Option<Arc<AtomicBool>>,
     ) -> Result<Heart, bloodhound_store::Error> {
         let store = Store::open(place)?;
-        let every = Duration::from_millis(campaign.stale_ms / 6).min(SLOWEST_BEAT);
+        let every = Duration::from_millis(campaign.stale_ms / 6).clamp(LOOK, SLOWEST_BEAT);
         let (over, key) = (Arc::new(AtomicBool::new(false)), beat(token));
         let (ends, tells) = (over.clone(), stopped.clone());
         let thread = std::thread::spawn(move || {

@@ -187,13 +187,19 @@ fn manifests_of_other_versions_and_damaged_ones_are_refused() {
 
 #[test]
 fn paths_of_findings_are_keys_and_come_back() {
-    for path in ["findings/seed-4-p/trace.txt", "bundle/project/.env", "a b/\u{e4}_/..x", "x/_2e"] {
+    let (wide, dots) = (format!("bundle/{}/x", "\u{e4}".repeat(127)), ".".repeat(255));
+    let paths =
+        ["findings/seed-4-p/trace.txt", "bundle/project/.env", "a b/\u{e4}_/..x", "x/_2e", &wide, &dots];
+    for path in paths {
         let key = encoded(path);
+        assert!(key.split('/').all(|part| part.len() <= bloodhound_store::LONGEST), "{key}");
         assert!(key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._/".contains(&b)), "{key}");
         assert!(key.split('/').all(|part| !part.starts_with('.')), "{key}");
         assert_eq!(decoded(&key).as_deref(), Some(path));
     }
-    for key in ["..", "a/../b", "_2e_2e/x", "a//b", "", "/a", "_", "_2", "_zz", "_2f_2fx/", "a_00"] {
+    for key in
+        ["..", "a/../b", "_2e_2e/x", "a//b", "", "/a", "_", "_2", "_zz", "_2f_2fx/", "a_00", "_-/", "_-/.."]
+    {
         assert_eq!(decoded(key), None, "{key}");
     }
 }
