@@ -298,12 +298,12 @@ impl Totals {
         self.unjudged.values().chain(cases).any(|other| other == why)
     }
 
-    /// Adds a run beside the seeds, if it was judged.
-    pub fn add_case(&mut self, outcome: &Outcome) {
-        if outcome.stopped.is_none() {
+    /// Adds what is recorded of a run beside the seeds, if it was judged.
+    pub fn add_case(&mut self, record: &SeedRecord, share: Share) {
+        if record.unjudged.is_none() {
             self.judged_cases += 1;
-            self.share.add(outcome.share);
-            self.take(&SeedRecord::of(outcome));
+            self.share.add(share);
+            self.take(record);
         }
     }
 

@@ -273,6 +273,15 @@ pub fn run(shared: &Arc<Shared>, jobs: usize, collector: &mut Collector<'_>) -> 
     Ok(())
 }
 
+/// A finding as others are told of it: what earlier campaigns in this directory have seen is no part of what the run says.
+fn lasting(found: &Found) -> Found {
+    let standing = match &found.standing {
+        Standing::Seen => Standing::New,
+        standing => standing.clone(),
+    };
+    Found { standing, ..found.clone() }
+}
+
 /// Takes what workers tell: results into the totals, findings onto the disk.
 pub struct Collector<'a> {
     pub session: &'a Session,
@@ -434,7 +443,7 @@ impl Collector<'_> {
                 self.totals.add_record(&record);
                 self.totals.ended(outcome.number(), &outcome.violations);
             }
-            Task::Case(_) => self.totals.add_case(&outcome),
+            Task::Case(_) => self.totals.add_case(&record, outcome.share),
         }
         let before = self.totals.findings.len();
         let told: Vec<String> =
@@ -444,34 +453,28 @@ impl Collector<'_> {
             let reached = features.clone().map(|features| Reached::of(&outcome, features));
             self.reached(task, reached);
         }
-        // What earlier campaigns in this directory have seen is no part of what the run says.
-        let lasting = |found: &Found| match found.standing {
-            Standing::Seen => Found { standing: Standing::New, ..found.clone() },
-            _ => found.clone(),
-        };
-        record.findings = self.totals.findings[before..].iter().map(lasting).collect();
-        match task {
-            Task::Seed(_) => self.record(record),
-            Task::Run(_) => self.write_down(&record, features.as_ref()),
-            Task::Case(_) => {}
+        if let Task::Seed(_) | Task::Run(_) = task {
+            record.findings = self.totals.findings[before..].iter().map(lasting).collect();
+            self.record(task, &record, features.as_ref());
         }
         told.iter().for_each(|text| self.progress.say(text));
     }
 
     /// The same of one without an outcome.
     pub fn record_lost(&mut self, task: Task, why: Unjudged) {
-        match task {
-            Task::Seed(seed) => self.record(SeedRecord::lost(seed, why)),
-            Task::Run(number) => self.write_down(&SeedRecord::lost(number, why), None),
-            Task::Case(_) => {}
+        if let Task::Seed(number) | Task::Run(number) = task {
+            self.record(task, &SeedRecord::lost(number, why), None);
         }
     }
 
-    /// Writes down what came of a seed, once its findings are on the disk.
-    fn record(&mut self, record: SeedRecord) {
+    /// Writes down what came of a seed or a run of a search, once its findings are on the disk.
+    fn record(&mut self, task: Task, record: &SeedRecord, reached: Option<&BTreeSet<u64>>) {
+        if let Task::Run(_) = task {
+            return self.write_down(record, reached);
+        }
         let Some(keep) = self.keep else { return };
         // Who panicked in there had added a whole line or none.
-        let kept = keep.lock().unwrap_or_else(PoisonError::into_inner).record(&record);
+        let kept = keep.lock().unwrap_or_else(PoisonError::into_inner).record(record);
         if let Err(text) = kept {
             self.progress.say(&text);
             self.totals.trouble(exit::ENVIRONMENT, text);
