@@ -121,12 +121,15 @@ impl Draws {
 impl Listener for Draws {
     fn hear(&mut self, moment: &Moment, event: &Event<'_>) {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.draws.len() >= MOST_DRAWS {
+            return;
+        }
         match event {
             Event::Call { call: Call::getrandom { len, .. }, result, .. } if (1..=*len).contains(result) => {
                 let Some(node) = moment.node else { return };
                 heard.calls.entry(node.0).or_default().push_back(*len <= SHORT);
             }
-            Event::Choice(made) if heard.draws.len() < MOST_DRAWS => {
+            Event::Choice(made) => {
                 let Site::TaskRandom { node, part: TaskRandom::Bytes, .. } = made.choice.site else { return };
                 // What comes of no call is read from /dev/urandom.
                 let short = heard.calls.get_mut(&node).and_then(VecDeque::pop_front);
