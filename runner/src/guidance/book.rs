@@ -129,6 +129,8 @@ pub struct Book {
     counts: Table<u32>,
     found: Vec<(u64, First)>,
     left_out: u64,
+    /// The run was heard from its beginning: what was not heard before did not happen.
+    whole: bool,
     /// Words for parts and for features, if they are wanted.
     words: Option<Words>,
 }
@@ -142,7 +144,23 @@ struct Words {
 impl Book {
     /// An empty one; `words`: what features are will be told in words.
     pub fn new(words: bool) -> Book {
-        Book { counts: Table::new(MOST), found: Vec::new(), left_out: 0, words: words.then(Words::default) }
+        Book {
+            counts: Table::new(MOST),
+            found: Vec::new(),
+            left_out: 0,
+            whole: false,
+            words: words.then(Words::default),
+        }
+    }
+
+    /// Here the run begins.
+    pub fn begin(&mut self) {
+        self.whole = true;
+    }
+
+    /// Whether the run was heard from its beginning. If not, it is a branch: nothing is known of what came before its moment.
+    pub fn is_whole(&self) -> bool {
+        self.whole
     }
 
     /// A part with its words, which are made if they are wanted and it is new. Returns it.
@@ -177,6 +195,15 @@ impl Book {
             self.reached(at, aspect, (base, count), parts);
         }
         count == 1
+    }
+
+    /// A feature of what happened after something else, of which one part is `before`: 0 for nothing. In a branch that says only that it was not heard,
+    /// so there is no feature then.
+    #[inline]
+    pub fn see_after(&mut self, before: u64, at: SimTime, aspect: Aspect, parts: &[u64]) {
+        if before != 0 || self.whole {
+            self.see(at, aspect, parts);
+        }
     }
 
     #[cold]
@@ -223,6 +250,19 @@ mod tests {
         assert_eq!(seen, [&[(0, 1)], &lines[..]].concat());
         assert_eq!(features.texts.len(), features.seen.len());
         assert!(features.texts.values().any(|text| text.ends_with("(128 times)")));
+    }
+
+    #[test]
+    fn what_a_branch_has_not_heard_is_no_feature() {
+        let (mut branch, mut run) = (Book::new(false), Book::new(false));
+        run.begin();
+        for (before, now) in [(0, 7), (7, 8)] {
+            branch.see_after(before, SimTime(0), Aspect::Lines, &[before, now]);
+            run.see_after(before, SimTime(0), Aspect::Lines, &[before, now]);
+        }
+        let (branch, run) = (branch.close().seen, run.close().seen);
+        assert_eq!((branch.len(), run.len()), (1, 2));
+        assert!(branch.keys().all(|feature| run.contains_key(feature)));
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Calls {
         let task = mix(node, u64::from(tid.0));
         if let Some(last) = self.last.entry(task) {
             let before = std::mem::replace(last, shape);
-            book.see(at.at, Aspect::Calls, &[before, shape]);
+            book.see_after(before, at.at, Aspect::Calls, &[before, shape]);
         }
         if result < FIRST_ERROR {
             self.made(node, pid, call, result, task, book);
@@ -187,7 +187,7 @@ impl Calls {
         });
         let (_, last, set) = &mut self.files[place];
         let before = std::mem::replace(last, done);
-        book.see(at.at, Aspect::Files, &[before, done]);
+        book.see_after(before, at.at, Aspect::Files, &[before, done]);
         if end > 1 {
             return;
         }
@@ -197,6 +197,10 @@ impl Calls {
             }
             (Err(place), false) if set.len() < FILES => set.insert(place, name),
             _ => return,
+        }
+        if !book.is_whole() {
+            // Which others it has made before is not known.
+            return;
         }
         let all = set.iter().fold(class, |hash, file| mix(hash, *file));
         let set = &*set;

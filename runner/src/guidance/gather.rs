@@ -1,7 +1,7 @@
 //! Gathers the features of a run while it goes: the listener's side.
 //!
 //! Key types: [`Gathering`]. It begins when the phase of faults does, and knows nothing of the boot: so a run has the same features whether its boot was
-//! heard or not. Each kind of event goes to who knows about it ([`super::calls`], [`super::messages`], [`super::situation`]); what is rare is dealt with here.
+//! heard or not. A branch is heard from its moment on; what depends on what was not heard is no feature of it. Each kind of event goes to who knows about it ([`super::calls`], [`super::messages`], [`super::situation`]); what is rare is dealt with here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ impl Gathering {
             return;
         }
         let got = self.got.iter().find(|(node, _)| Some(*node) == shape.from).map_or(0, |(_, got)| *got);
-        self.book.see(at.at, Aspect::Reaction, &[got, shape.whole]);
+        self.book.see_after(got, at.at, Aspect::Reaction, &[got, shape.whole]);
         self.situation.said(at, &shape, &mut self.book);
     }
 
@@ -175,7 +175,7 @@ impl Gathering {
             let side = if own { "its own" } else { "its peer's" };
             format!("{} with {}, {side} port {port}", classes.name(at.node), classes.name(peer))
         });
-        book.see(at.at, Aspect::Connection, &[ends, before, now]);
+        book.see_after(before, at.at, Aspect::Connection, &[ends, before, now]);
     }
 
     fn task(&mut self, at: &Moment, tid: Tid, told: &Told<'_>) {
@@ -252,8 +252,8 @@ impl Gathering {
             return;
         }
         let [before, last] = self.lines;
-        book.see(at.at, Aspect::Lines, &[last, word]);
-        book.see(at.at, Aspect::Lines, &[before, last, word]);
+        book.see_after(last, at.at, Aspect::Lines, &[last, word]);
+        book.see_after(before, at.at, Aspect::Lines, &[before, last, word]);
         if self.situation.faults != 0 {
             book.see(at.at, Aspect::Lines, &[word, self.situation.faults]);
         }
@@ -267,6 +267,7 @@ impl Gathering {
             Notice::Phase(PhaseChange::Scheduling(_)) => {
                 // Here the run begins: what was heard before is the boot.
                 self.take();
+                self.book.begin();
             }
             Notice::Phase(PhaseChange::Healed) => situation.healed(at, book),
             Notice::Fault(planned) => situation.fault(at, planned, classes, book),
@@ -362,7 +363,7 @@ impl Gathering {
         book.see(at.at, Aspect::Operation, &[word, situation.faults, 0]);
         let last = self.keys.entry(operation.key.clone()).or_default();
         let before = std::mem::replace(last, word);
-        book.see(at.at, Aspect::Operations, &[before, word]);
+        book.see_after(before, at.at, Aspect::Operations, &[before, word]);
     }
 }
 

@@ -15,6 +15,9 @@ use super::classes::Classes;
 use super::messages::Shape;
 use super::table::mix;
 
+/// After so many changes of the situation a service of a branch that was not heard is taken for one that says nothing.
+const SETTLED: u32 = 64;
+
 /// What one service is doing.
 #[derive(Clone, Debug, Default)]
 struct State {
@@ -40,6 +43,8 @@ pub struct Situation {
     pub faults: u64,
     /// The last fault: its kind and whom it hit.
     last: Option<(Kind, Option<NodeId>)>,
+    /// How often the situation changed.
+    changes: u32,
     /// Buffer for states in order.
     sorted: Vec<u64>,
 }
@@ -54,6 +59,7 @@ impl Situation {
             kinds: 0,
             faults: 0,
             last: None,
+            changes: 0,
             sorted: Vec::new(),
         }
     }
@@ -95,9 +101,12 @@ impl Situation {
     pub fn fault(&mut self, at: &Moment, planned: &Planned, classes: &Classes, book: &mut Book) {
         let (kind, target) = (planned.id.kind, planned.fault.node());
         let word = book.part(mix(kind as u64, 1), |_| kind.name().to_owned());
-        let role = target.and_then(|node| self.place(node)).map_or(0, |place| self.role(place, book));
+        let place = target.and_then(|node| self.place(node));
+        let role = place.map_or(0, |place| self.role(place, book));
         let class = book.part(classes.of(target), |_| classes.name(target).to_owned());
-        book.see(at.at, Aspect::FaultAt, &[word, class, role, self.faults]);
+        if place.is_none_or(|place| self.is_known(place, book)) {
+            book.see(at.at, Aspect::FaultAt, &[word, class, role, self.faults]);
+        }
         if let Some((before, whom)) = self.last.replace((kind, target)) {
             let same = whom == target;
             let before = book.part(mix(before as u64, 1), |_| before.name().to_owned());
@@ -143,6 +152,14 @@ impl Situation {
         self.nodes.iter().position(|(other, _)| *other == node)
     }
 
+    /// Whether it is known what a node is doing: in a branch, when it was heard.
+    fn is_known(&self, place: usize, book: &Book) -> bool {
+        let State { asked, answered, line, life, .. } = self.nodes[place].1;
+        book.is_whole()
+            || self.changes > SETTLED
+            || [asked, answered, line, life].iter().any(|part| *part != 0)
+    }
+
     /// What a node is doing, as a part.
     fn role(&self, place: usize, book: &mut Book) -> u64 {
         let state = &self.nodes[place].1;
@@ -170,6 +187,10 @@ impl Situation {
 
     /// A node does something else: the state of the world is another.
     fn changed(&mut self, at: &Moment, book: &mut Book) {
+        self.changes = self.changes.saturating_add(1);
+        if !(0..self.nodes.len()).all(|place| self.is_known(place, book)) {
+            return;
+        }
         let mut sorted = std::mem::take(&mut self.sorted);
         sorted.clear();
         sorted.extend((0..self.nodes.len()).map(|place| self.role(place, book)));
