@@ -4,14 +4,16 @@
 
 use std::collections::BTreeSet;
 
+use bloodhound_abi::digest::content;
 use bloodhound_sim::notice::Notice;
 
 use crate::console;
+use crate::guidance::mix;
 use crate::guidance::template::Templates;
 use crate::session::Outcome;
 
 /// What features are: those of another version cannot be compared.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The features of a run.
 pub fn features(outcome: &Outcome) -> BTreeSet<u64> {
@@ -53,10 +55,8 @@ fn shape(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// FNV-1a over the parts, each with an end.
 fn hash(parts: &[&str]) -> u64 {
-    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    parts.iter().fold(0, |hash, part| mix(hash, content(part.as_bytes())))
 }
 
 #[cfg(test)]

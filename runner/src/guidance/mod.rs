@@ -30,6 +30,7 @@ use classes::Classes;
 pub use file::FeatureFile;
 use gather::Gathering;
 pub use nearness::nearness;
+pub use table::mix;
 
 /// Gathers the features of one run after another of a worker.
 #[derive(Clone, Debug)]
