@@ -26,6 +26,11 @@ impl Features {
         self.runs.is_empty()
     }
 
+    /// Whether there is no room for more.
+    pub fn is_full(&self) -> bool {
+        self.runs.len() >= MOST
+    }
+
     /// In how many runs a feature was seen.
     pub fn runs_of(&self, feature: u64) -> u32 {
         self.runs.get(&feature).copied().unwrap_or_default()
@@ -43,7 +48,7 @@ impl Features {
 
     /// A run has shown a feature. Returns whether it is the first one that did.
     pub(crate) fn add(&mut self, feature: u64) -> bool {
-        let full = self.runs.len() >= MOST;
+        let full = self.is_full();
         match self.runs.get_mut(&feature) {
             Some(runs) => {
                 *runs = runs.saturating_add(1);

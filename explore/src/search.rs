@@ -266,8 +266,9 @@ impl Search {
         }
         let nearer = u64::from(seen.nearness.saturating_sub(self.nearest));
         self.nearest = self.nearest.max(seen.nearness);
-        // A hundredth of the way to a violation is worth as much as a feature.
-        let worth = (new.len() as u64).min(64) + (nearer / 10_000).min(64);
+        // A hundredth of the way to a violation is worth as much as a feature, if it is worth anything.
+        let near = if self.settings.prefer.near { (nearer / 10_000).min(64) } else { 0 };
+        let worth = (new.len() as u64).min(64) + near;
         self.arms.ran(arm, worth, seen.cost);
         if !new.is_empty() {
             self.newest = self.merged;

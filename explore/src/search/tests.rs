@@ -57,6 +57,26 @@ fn orders(settings: &Settings) -> Vec<Order> {
 }
 
 #[test]
+fn nearness_decides_only_where_it_is_preferred() {
+    let orders = |near: bool, nearness: u32| {
+        let prefer = Prefer { rare: true, near };
+        let settings = Settings { prefer, ..settings(Strategy::CoverageGuided, 300) };
+        let mut search = Search::new(settings);
+        let mut all = search.begin();
+        let mut at = 0;
+        while at < all.len() {
+            let nearness = (at as u32 * nearness).min(1_000_000);
+            let seen = Seen { nearness, ..run(&all[at]) };
+            at += 1;
+            all.extend(search.merge(Some(seen)));
+        }
+        all
+    };
+    assert_eq!(orders(false, 0), orders(false, 20_000));
+    assert_ne!(orders(true, 0), orders(true, 20_000));
+}
+
+#[test]
 fn a_search_is_a_function_of_its_settings() {
     for strategy in Strategy::ALL {
         let settings = settings(strategy, 400);

@@ -102,6 +102,8 @@ pub struct Summary {
     states: usize,
     come_to: u64,
     features: usize,
+    /// There is no room for further features: they are not told apart.
+    full: bool,
     singletons: usize,
     arms: Vec<(&'static str, u64)>,
 }
@@ -118,6 +120,7 @@ impl Summary {
             states: search.frontier().len(),
             come_to: search.frontier().come_to(),
             features: search.features().len(),
+            full: search.features().is_full(),
             singletons: search.features().singletons(),
             arms: search.runs_of_arms().map(|(arm, runs)| (arm.name(), runs)).collect(),
         }
@@ -126,8 +129,9 @@ impl Summary {
     /// For people.
     pub fn text(&self) -> String {
         let arms: Vec<String> = self.arms.iter().map(|(name, runs)| format!("{runs} {name}")).collect();
+        let full = if self.full { ", and no room for more" } else { "" };
         format!(
-            "search: {}, {} states kept of {}, {} features ({} of them in one run only; the last new one in run {} of {}); runs: {}",
+            "search: {}, {} states kept of {}, {} features{full} ({} of them in one run only; the last new one in run {} of {}); runs: {}",
             self.strategy.name(),
             self.states,
             self.come_to,
@@ -144,7 +148,7 @@ impl Summary {
         let arms = self.arms.iter().map(|(name, runs)| ((*name).to_owned(), Json::from(*runs)));
         json!({
             "strategy": self.strategy.name(), "runs": self.runs, "seeds": self.seeds, "states": self.states,
-            "states_come_to": self.come_to, "features": self.features, "features_seen_once": self.singletons,
+            "states_come_to": self.come_to, "features": self.features, "features_are_full": self.full, "features_seen_once": self.singletons,
             "last_new_in_run": self.newest, "runs_by_arm": arms.collect::<serde_json::Map<_, _>>(),
         })
     }
