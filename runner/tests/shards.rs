@@ -174,11 +174,17 @@ fn mixed(dir: &Path) {
     let reason = json(&differs)["campaign"][0]["reason"].as_str().unwrap_or_default().to_owned();
     assert!(reason.contains("seed 0 came to different ends"), "{}", text(&differs));
     std::fs::write(&results, whole.replacen('{', "", 1)).expect("written");
-    let damaged = bloodhound(dir, &["merge", "parts/1", "--out", "damaged"]);
+    let damaged = bloodhound(dir, &["merge", "parts/1", "--out", "differs"]);
     assert!(
         code(&damaged) == 2 && text(&damaged).contains("parts/1/results.jsonl:1: "),
         "{}",
         text(&damaged)
+    );
+    // The report of the merge before does not speak for it.
+    let report = junit(dir, "differs");
+    assert!(
+        report.contains("parts/1/results.jsonl:1: ") && !report.contains("came to different ends"),
+        "{report}"
     );
 }
 

@@ -91,16 +91,12 @@ fn measure(args: &Args, session: &mut Session) -> Result<(), Failure> {
 /// for this one.
 fn refused(args: &Args, failure: &Failure) {
     let files = args.common.out.iter().map(|dir| dir.join("junit.xml")).chain(args.common.junit.clone());
-    // The failure that is told is the one that is there already.
-    let _ignored = refusal(args, failure).map(|xml| files.for_each(|path| reports::replace(&path, &xml)));
+    reports::refused(files, &config(args), args.seeds.unwrap_or_default(), failure);
 }
 
-/// The report of a campaign that is not begun.
-fn refusal(args: &Args, failure: &Failure) -> Result<String, String> {
-    let mut totals = Totals::new(0, args.seeds.unwrap_or_default(), 0);
-    totals.trouble(failure.code, failure.text.clone());
-    let config = args.common.source.config.display().to_string();
-    junit::render(&Judgement::of(&[], &totals).suite(&config, Vec::new()))
+/// The configuration, as the command line names it.
+fn config(args: &Args) -> String {
+    args.common.source.config.display().to_string()
 }
 
 /// `test` on a platform that is chosen when the reports have their place.
@@ -130,7 +126,8 @@ pub fn campaign(
     let left_out = args.common.no_regressions || args.live;
     let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| {
         // The failure that is told is the one that is there already.
-        let _ignored = refusal(args, failure).and_then(|xml| reports.write(&xml));
+        let refusal = reports::refusal(&config(args), args.seeds.unwrap_or_default(), failure);
+        let _ignored = refusal.and_then(|xml| reports.write(&xml));
     })?;
     if let Some(text) = reports.earlier() {
         print::say(&text);

@@ -9,6 +9,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::totals::Totals;
+use super::verdict::Judgement;
 use crate::junit::{self, Case, Status, Suite};
 use crate::output::write_file;
 use crate::session::Failure;
@@ -101,10 +103,21 @@ impl Drop for Reports {
     }
 }
 
-/// Puts `text` into a report file that no campaign uses; if that is not possible, it stays as it is.
-pub fn replace(path: &Path, text: &str) {
-    // Said is another failure already.
-    let _ignored = claim(path, text);
+/// Puts the reason why nothing is run, or joined, into report files that no campaign uses: those of an earlier one would speak for this one.
+pub fn refused(files: impl Iterator<Item = PathBuf>, config: &str, wanted: u64, failure: &Failure) {
+    // The failure that is told is the one that is there already; a file that cannot be replaced stays as it is.
+    let _ignored =
+        refusal(config, wanted, failure).map(|xml| files.for_each(|path| drop(claim(&path, &xml))));
+}
+
+/// The report of a campaign that is not begun.
+///
+/// # Errors
+/// For the user.
+pub fn refusal(config: &str, wanted: u64, failure: &Failure) -> Result<String, String> {
+    let mut totals = Totals::new(0, wanted, 0);
+    totals.trouble(failure.code, failure.text.clone());
+    junit::render(&Judgement::of(&[], &totals).suite(config, Vec::new()))
 }
 
 /// Removes reports that a killed campaign had begun to write: the lock says that nobody writes them.

@@ -17,7 +17,7 @@ use bloodhound_coverage::{Checkout, Coverage, report};
 use serde_json::json;
 
 use crate::campaign::print;
-use crate::campaign::reports::Reports;
+use crate::campaign::reports::{self, Reports};
 use crate::campaign::totals::{Found, Totals};
 use crate::campaign::verdict::Judgement;
 use crate::output::{Format, write_file};
@@ -65,7 +65,17 @@ pub fn run(args: &Args) -> u8 {
             None => Ok(missing(args, &joined)),
         }
     });
-    merged.unwrap_or_else(|failure| fail(&failure))
+    merged.unwrap_or_else(|failure| {
+        refused(args, &failure);
+        fail(&failure)
+    })
+}
+
+/// Puts the reason why nothing is joined into the reports. A directory for them is not made for that.
+fn refused(args: &Args, failure: &Failure) {
+    let Some(out) = &args.out else { return };
+    let own = out.is_dir().then(|| out.join("junit.xml"));
+    reports::refused(own.into_iter().chain(args.junit.clone()), "bloodhound merge", 0, failure);
 }
 
 /// Lists what has no result.
@@ -156,7 +166,12 @@ fn merge(args: &Args, out: &Path, pieces: &[Piece], joined: Joined) -> Result<u8
         }
         Format::Json => with_parts(&print::json(&judgement, &totals, &path, None), pieces, &joined),
     };
-    print::answer(&answer).map_err(|e| Failure::environment(format!("writing to standard output: {e}")))?;
+    if let Err(error) = print::answer(&answer) {
+        let text = format!("writing to standard output: {error}");
+        print::say(&text);
+        totals.trouble(exit::ENVIRONMENT, text);
+        judgement = judge(&totals).0;
+    }
     Ok(judgement.code)
 }
 
