@@ -199,6 +199,7 @@ fn shards_that_there_cannot_be_are_refused() {
         (&["--worker", "w"], "--store"),
         (&["--worker", "w", "--store", "s", "--shard", "1/2"], "cannot be used with"),
         (&["--worker", "../w", "--store", "s"], "a name has up to 100"),
+        (&["--worker", "w", "--store", "s", "--worker-timeout", "999ms"], "a second at least"),
         (&["--store", "gs://x/y"], "`gs://` is not supported"),
         (&["--worker", "w", "--store", "s", "--min-seeds", "3"], "give it to `bloodhound merge`"),
     ] {

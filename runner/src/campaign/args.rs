@@ -17,6 +17,9 @@ use crate::session::{Failure, Session};
 use crate::shard::{Part, Shard};
 use crate::{cli, corpus, regress};
 
+/// The shortest time after which a worker may be taken for dead.
+const LEAST_WORKER_TIMEOUT: u64 = 1_000_000_000;
+
 /// What `test` and `explore` have in common.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Common {
@@ -140,8 +143,8 @@ pub struct Sharing {
     /// Take ranges of the seeds from the store, as the worker of this name, together with others
     #[arg(long, value_parser = worker_name, value_name = "NAME", requires = "store", conflicts_with = "shard")]
     pub worker: Option<String>,
-    /// After so much time without a sign of life a worker is taken for dead, and others run its seeds
-    #[arg(long, value_parser = cli::duration, value_name = "TIME", default_value = "60s", requires = "worker")]
+    /// After so much time without a sign of life a worker is taken for dead, and others run its seeds; that of the first worker holds for all
+    #[arg(long, value_parser = worker_timeout, value_name = "TIME", default_value = "60s", requires = "worker")]
     pub worker_timeout: u64,
 }
 
@@ -167,6 +170,14 @@ fn worker_name(text: &str) -> Result<String, String> {
         false => {
             Err("a name has up to 100 letters, digits, `-` and `.`, and does not begin with `.`".to_owned())
         }
+    }
+}
+
+/// A time in which a worker can give several signs of life.
+fn worker_timeout(text: &str) -> Result<u64, String> {
+    match cli::duration(text)? {
+        ns if ns < LEAST_WORKER_TIMEOUT => Err("a worker is given a second at least".to_owned()),
+        ns => Ok(ns),
     }
 }
 
