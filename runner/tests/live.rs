@@ -410,9 +410,13 @@ fn what_means_nothing_on_an_engine_is_refused_by_name() {
         command.env("DOCKER_HOST", format!("unix://{}", dir.join("none.sock").display()));
         finish(&mut command, b"")
     };
-    for (option, value) in
-        [("--bundle", None), ("--boot-each", None), ("--jobs", Some("2")), ("--platform", Some("ptrace"))]
-    {
+    for (option, value) in [
+        ("--bundle", None),
+        ("--boot-each", None),
+        ("--jobs", Some("2")),
+        ("--platform", Some("ptrace")),
+        ("--regression-runs", Some("2")),
+    ] {
         let ran = live(&[option].into_iter().chain(value).collect::<Vec<_>>());
         assert_eq!(ran.code, Some(2), "{ran:?}");
         assert!(ran.stderr.contains(&format!("`{option}` cannot be used with --live")), "{}", ran.stderr);

@@ -224,6 +224,11 @@ pub fn without_meaning(args: &Args) -> Result<(), Failure> {
             args.common.search.max_states.is_some(),
             "a live run cannot be gone on with from a moment of it",
         ),
+        (
+            "--regression-runs",
+            args.regression_runs != regress::RUNS,
+            "a live run says nothing about regression cases",
+        ),
         ("--platform", args.common.platform.wanted != platform::Wanted::Auto, "the engine runs the services"),
         ("--shard", args.sharing.shard.is_some(), "shards are joined by what can be repeated"),
         ("--store", args.sharing.store.is_some(), "shards are joined by what can be repeated"),
