@@ -8,9 +8,8 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::small::Alike;
-use super::totals::{Found, Totals};
+use super::totals::{Found, Totals, by_group};
 use super::verdict::{Item, Judgement, Verdict, percent};
-use crate::group::Group;
 use crate::judge::thousands;
 use crate::platform::Chosen;
 use crate::regress::seen::Gone;
@@ -138,7 +137,7 @@ fn describe(out: &mut String, item: &Item, totals: &Totals) {
     for line in item.note.lines() {
         let _ = writeln!(out, "      {line}");
     }
-    for group in by_group(&item.findings) {
+    for (_, group) in by_group(&item.findings) {
         finding(out, group[0]);
         if group.len() > 1 {
             let _ = writeln!(out, "      and {} more {}s", group.len() - 1, group[0].noun());
@@ -147,19 +146,6 @@ fn describe(out: &mut String, item: &Item, totals: &Totals) {
             let _ = writeln!(out, "      {line}");
         }
     }
-}
-
-/// The findings by the failure that they are one of, none of them empty, in the order of the first ones.
-fn by_group(findings: &[Found]) -> Vec<Vec<&Found>> {
-    let mut groups: Vec<(Group, Vec<&Found>)> = Vec::new();
-    for found in findings {
-        let of = found.group();
-        match groups.iter_mut().find(|(group, _)| *group == of) {
-            Some((_, list)) => list.push(found),
-            None => groups.push((of, vec![found])),
-        }
-    }
-    groups.into_iter().map(|(_, list)| list).collect()
 }
 
 /// One line for each reason: the rest of long ones was said when it happened.

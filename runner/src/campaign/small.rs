@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::print;
-use super::totals::{Found, Totals};
+use super::totals::{Found, Totals, by_group};
 use crate::group::Group;
 use crate::memory::{Budget, Guard};
 use crate::platform::Chosen;
@@ -186,32 +186,17 @@ impl Drop for Stop {
 /// The groups of findings in the order of their first seeds; of each the one is to be made small whose violation comes first, for its run is the shortest.
 /// What `small` has until then is where that is, or why it cannot be.
 fn groups(findings: &[Found]) -> Vec<Alike> {
-    let mut groups: Vec<(Alike, &Found)> = Vec::new();
-    for found in findings.iter().filter(|found| !found.live) {
-        let Some((group, best)) = groups.iter_mut().find(|(group, _)| group.has(found)) else {
-            let alike = Alike {
-                group: found.group(),
-                seeds: vec![found.number],
-                seed: found.number,
-                small: Err(String::new()),
-            };
-            groups.push((alike, found));
-            continue;
-        };
-        group.seeds.push(found.number);
-        let rank = |found: &Found| (found.kept.is_err(), found.violation.at, found.number);
-        if rank(found) < rank(best) {
-            (group.seed, *best) = (found.number, found);
-        }
-    }
-    let placed = |(mut group, found): (Alike, &Found)| {
-        group.small = match &found.kept {
+    let rank = |found: &&Found| (found.kept.is_err(), found.violation.at, found.number);
+    let alike = |(group, all): (Group, Vec<&Found>)| {
+        let seeds = all.iter().map(|found| found.number).collect();
+        let best = all.into_iter().min_by_key(rank)?;
+        let small = match &best.kept {
             Ok(dir) => Ok(Small { dir: dir.clone(), shrunk: Shrunk::default() }),
             Err(why) => Err(format!("its files could not be written: {why}")),
         };
-        group
+        Some(Alike { group, seeds, seed: best.number, small })
     };
-    groups.into_iter().map(placed).collect()
+    by_group(findings.iter().filter(|found| !found.live)).into_iter().filter_map(alike).collect()
 }
 
 #[cfg(test)]

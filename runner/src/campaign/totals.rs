@@ -106,6 +106,19 @@ impl Found {
     }
 }
 
+/// The findings by the failure that they are one of, none of them empty, in the order of the first ones.
+pub fn by_group<'a>(findings: impl IntoIterator<Item = &'a Found>) -> Vec<(Group, Vec<&'a Found>)> {
+    let mut groups: Vec<(Group, Vec<&Found>)> = Vec::new();
+    for found in findings {
+        let of = found.group();
+        match groups.iter_mut().find(|(group, _)| *group == of) {
+            Some((_, list)) => list.push(found),
+            None => groups.push((of, vec![found])),
+        }
+    }
+    groups
+}
+
 /// Why a seed that was begun has no verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
