@@ -228,9 +228,10 @@ fn known(findings: &[Found], totals: &Totals) -> String {
             Standing::New | Standing::Seen => None,
         })
         .collect();
-    let seeds: BTreeSet<u64> = findings.iter().map(|found| found.seed).collect();
+    let runs: BTreeSet<u64> = findings.iter().map(|found| found.number).collect();
     let cases: Vec<&str> = cases.into_iter().collect();
-    format!("known ({}): violated in {} of {} seeds", cases.join(", "), seeds.len(), totals.run())
+    let (run, noun) = (totals.run(), totals.noun);
+    format!("known ({}): violated in {} of {run} {noun}s", cases.join(", "), runs.len())
 }
 
 /// Why a run ended that was judged and did not come to its end.

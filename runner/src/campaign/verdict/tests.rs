@@ -370,6 +370,15 @@ fn known_findings_are_listed_and_do_not_fail() {
         matches!(&judgement.items[0].verdict, Verdict::Known(why) if why.contains("c1") && why.contains("2 of 3"))
     );
     assert_eq!(of(&[Seed::Violates, Seed::Good, Seed::Violates], false).code, exit::FINDINGS);
+    // Each run of a search counts, also where several go on from one seed.
+    let mut search = Totals { noun: "run", ..Totals::new(2, 3, 3) };
+    (1..=3).for_each(|number| add(&mut search, number, Seed::Violates));
+    search.findings.iter_mut().for_each(|found| {
+        known(found);
+        found.seed = 7;
+    });
+    let judgement = Judgement::of(&properties(2), &search);
+    assert_eq!(judgement.items[0].verdict.reason(), "known (c1): violated in 3 of 3 runs");
     // A known end of a run takes nothing from the seeds that went on; but where none did, nothing was judged.
     assert_eq!(of(&[Seed::Hangs, Seed::Good], true).code, exit::PASS);
     let none = of(&[Seed::Hangs, Seed::Hangs], true);
