@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn program() -> Option<PathBuf> {
 
 impl Server {
     /// Starts one with the bucket `runs`; `None` where this machine has none, which is said.
-    pub fn start(_dir: &Path, what: &str) -> Option<Server> {
+    pub fn start(what: &str) -> Option<Server> {
         let Some(program) = program() else {
             leave_out(
                 what,
