@@ -22,14 +22,16 @@ use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Violation};
 use crate::{boots, platform, redact, report};
 
+mod again;
 mod copied;
 mod digests;
 mod shrunk;
 
+pub use again::{as_recorded, came_to_an_end, differs, fails_again};
 pub use copied::copied;
 use digests::texts;
 pub use digests::{Digests, first_difference};
-pub use shrunk::{SHRUNK, bundle_of, directory_of, save_shrunk};
+pub use shrunk::{SHRUNK, bundle_of, directory_of, least, save_shrunk};
 
 /// Version of the format. 2: `platform` says what the platform could do; before, it was a name. 3: `decisions.json` has those of the
 /// boot as well. 4: `decisions.json` has seeds and overrides by the names of choices instead of lists of drawn numbers.

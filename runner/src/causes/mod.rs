@@ -28,9 +28,8 @@ use crate::group::Group as Target;
 use crate::output::{self, Format};
 use crate::platform::Chosen;
 use crate::run::fail;
-use crate::session::{Failure, Session, Stopped};
-use crate::shrink::pool::{Pool, Ran};
-use crate::shrink::search::interrupted;
+use crate::session::{Failure, Session};
+use crate::shrink::pool::Pool;
 use crate::shrink::{OfFinding, Ready, case};
 use crate::{cli, exit};
 
@@ -68,7 +67,7 @@ pub fn run(args: &Args) -> u8 {
 
 fn causes(args: &Args) -> Result<u8, Failure> {
     let started = Instant::now();
-    let (Stored { record, log, .. }, source) = source(args)?;
+    let (Stored { record, log, .. }, source) = finding::least(&args.of.again.finding)?;
     let out = args.out.clone().unwrap_or_else(|| finding::directory_of(&args.of.again.finding).to_path_buf());
     if out.exists() && !out.is_dir() {
         let text = format!("{} is no directory\nhelp: give another place with `--out`", out.display());
@@ -105,40 +104,6 @@ fn causes(args: &Args) -> Result<u8, Failure> {
     Ok(exit::FINDINGS)
 }
 
-/// The finding, or what `shrink` has left of it if that is there; and which of them it is, in words.
-fn source(args: &Args) -> Result<(Stored, String), Failure> {
-    let dir = finding::directory_of(&args.of.again.finding);
-    let stored = finding::load(dir)?;
-    if dir.file_name().is_some_and(|name| name == finding::SHRUNK) {
-        return Ok((stored, "the shrunken finding".into()));
-    }
-    let shrunk = dir.join(finding::SHRUNK);
-    if !shrunk.join("finding.json").is_file() {
-        return Ok((stored, "the finding, which has not been shrunk".into()));
-    }
-    match finding::load(&shrunk) {
-        Ok(less)
-            if Target::of(&less.record) == Target::of(&stored.record)
-                && less.record.seed == stored.record.seed =>
-        {
-            Ok((less, "what `shrink` has left of the finding".into()))
-        }
-        Ok(_) => {
-            output::eprint(
-                "bloodhound: warning: `shrunk` of the finding is another failure: it is not used\n",
-            );
-            Ok((stored, "the finding; its `shrunk` is another failure".into()))
-        }
-        Err(failure) => {
-            output::eprint(&format!(
-                "bloodhound: warning: `shrunk` of the finding is not used: {}\n",
-                failure.text
-            ));
-            Ok((stored, "the finding; its `shrunk` cannot be read".into()))
-        }
-    }
-}
-
 /// What a search has found out.
 struct Known {
     when: when::When,
@@ -163,7 +128,7 @@ struct Search<'a> {
 type Shown = (Option<Decides>, Option<(Decides, usize)>);
 
 impl<'a> Search<'a> {
-    fn all(&mut self, log: Log, source: String) -> Result<Told<'a>, Failure> {
+    fn all(&mut self, log: Log, source: &'static str) -> Result<Told<'a>, Failure> {
         let watched = self.finding(&log)?;
         let is_shrunk = !log.plain.is_empty();
         let (base, reduced) = if is_shrunk { (self.base(watched)?, None) } else { self.reduced(watched)? };
@@ -248,31 +213,14 @@ impl<'a> Search<'a> {
     /// Runs the finding again, as a replay does.
     fn finding(&self, log: &Log) -> Result<Watched, Failure> {
         let watched = self.watch(log, Mode::Strict, None)?;
-        let outcome = &watched.ran.outcome;
-        if self.runs.target.violated(outcome).is_none() {
-            let text = format!(
-                "the run of the finding does not fail any more ({}): there is nothing to explain\nhelp: `bloodhound replay` shows where it \
-                 left its record",
-                self.runs.target
-            );
-            return Err(Failure { code: exit::NONDETERMINISM, text });
-        }
-        match outcome.digest == self.record.digest {
-            true => Ok(watched),
-            false => Err(differs("the run of the finding", &watched.ran, &self.record.digest)),
-        }
+        finding::as_recorded(&watched.ran.outcome, self.record, "explain")?;
+        Ok(watched)
     }
 
     fn watch(&self, log: &Log, mode: Mode, wanted: Option<ChoiceName>) -> Result<Watched, Failure> {
         let watched = watch::watch((self.session, self.chosen), log, mode, wanted)?;
-        match &watched.ran.outcome.stopped {
-            Some(Stopped::Interrupted) => Err(interrupted()),
-            Some(Stopped::Undecided(why)) => {
-                let text = format!("the run was given up: {why}");
-                Err(Failure { code: exit::INCONCLUSIVE, text })
-            }
-            _ => Ok(watched),
-        }
+        finding::came_to_an_end(&watched.ran.outcome, "the run")?;
+        Ok(watched)
     }
 
     fn base(&self, watched: Watched) -> Result<Base, Failure> {
@@ -327,7 +275,9 @@ impl<'a> Search<'a> {
         let watched = self.watch(&case::settled(&ran), Mode::Strict, None)?;
         match watched.ran.outcome.digest == ran.outcome.digest {
             true => Ok((self.base(watched)?, Some(words))),
-            false => Err(differs("the run of what is left", &watched.ran, &ran.outcome.digest)),
+            false => {
+                Err(finding::differs("the run of what is left", &watched.ran.outcome, &ran.outcome.digest))
+            }
         }
     }
 
@@ -340,7 +290,7 @@ impl<'a> Search<'a> {
         let same = outcome.digest == ran.outcome.digest && outcome.divergences.is_empty();
         match same && end == *wanted && second == *wanted {
             true => Ok(watched),
-            false => Err(differs("a run that was made again", &watched.ran, &ran.outcome.digest)),
+            false => Err(finding::differs("a run that was made again", outcome, &ran.outcome.digest)),
         }
     }
 
@@ -413,16 +363,4 @@ fn plainest(base: &Base) -> Log {
     let plain = log.plain.clone();
     log.overrides.retain(|choice, to| !plain.contains(&choice.site.concern()) || to.value == 0);
     log
-}
-
-/// A run that should be another one and is not.
-fn differs(what: &str, ran: &Ran, digest: &str) -> Failure {
-    let mut text = format!(
-        "{what} is another run: digest {} instead of {digest}; nothing is written",
-        ran.outcome.digest
-    );
-    for divergence in ran.outcome.divergences.iter().take(10) {
-        text.push_str(&format!("\n  {divergence}"));
-    }
-    Failure { code: exit::NONDETERMINISM, text }
 }

@@ -49,7 +49,7 @@ pub struct Told<'a> {
     pub record: &'a Record,
     pub text: String,
     pub violated: SimTime,
-    pub source: String,
+    pub source: &'static str,
     pub reduced: Option<String>,
     /// In the words of `always`: it fails even in the plainest run.
     pub plainest: Option<End>,

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use bloodhound_abi::digest;
 
-use super::{Record, files, inputs, whole};
+use super::{Record, Stored, files, inputs, load, whole};
 use crate::bundle::Bundle;
+use crate::group::Group;
 use crate::session::{Failure, Outcome, Session, Violation};
-use crate::{platform, redact, report};
+use crate::{output, platform, redact, report};
 
 /// The directory of a shrunken finding in that of its original.
 pub const SHRUNK: &str = "shrunk";
@@ -18,6 +19,38 @@ pub const SHRUNK: &str = "shrunk";
 /// The directory of a finding that is named by it or by its finding.json.
 pub fn directory_of(named: &Path) -> &Path {
     if named.is_file() { named.parent().unwrap_or(Path::new(".")) } else { named }
+}
+
+/// What `shrink` has left of a finding, if that is there and is the same failure, else the finding; and which of them it is, in words.
+///
+/// # Errors
+/// The finding cannot be read.
+pub fn least(named: &Path) -> Result<(Stored, &'static str), Failure> {
+    let dir = directory_of(named);
+    let stored = load(dir)?;
+    if dir.file_name().is_some_and(|name| name == SHRUNK) {
+        return Ok((stored, "the shrunken finding"));
+    }
+    let shrunk = dir.join(SHRUNK);
+    if !shrunk.join("finding.json").is_file() {
+        return Ok((stored, "the finding, which has not been shrunk"));
+    }
+    let not_used = |why: &str| {
+        output::eprint(&format!("bloodhound: warning: `shrunk` of the finding is not used: {why}\n"))
+    };
+    let is_of =
+        |less: &Record| Group::of(less) == Group::of(&stored.record) && less.seed == stored.record.seed;
+    match load(&shrunk) {
+        Ok(less) if is_of(&less.record) => Ok((less, "what `shrink` has left of the finding")),
+        Ok(_) => {
+            not_used("it is another failure");
+            Ok((stored, "the finding; its `shrunk` is another failure"))
+        }
+        Err(failure) => {
+            not_used(&failure.text);
+            Ok((stored, "the finding; its `shrunk` cannot be read"))
+        }
+    }
 }
 
 /// The bundle of a finding; of a shrunken one that of its original.

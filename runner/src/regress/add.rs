@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bloodhound_config::regression::Found;
-use bloodhound_decisions::{Decisions, Mode};
 
 use super::case::{self, Case};
 use crate::finding::{self, Record, Stored};
@@ -13,7 +12,7 @@ use crate::memory::Guard;
 use crate::output;
 use crate::platform::{self, Choice, Chosen};
 use crate::run::{Again, interrupt};
-use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
+use crate::session::{Failure, Outcome, Session, Worker};
 use crate::{exit, redact, schedule, shrink};
 
 /// Lines of a story before the violation, at most.
@@ -44,20 +43,19 @@ pub struct Args {
 /// # Errors
 /// What cannot be read, and a finding that does not fail any more.
 pub fn add(args: &Args) -> Result<u8, Failure> {
-    let mut again = args.again.clone();
-    let shrunk = finding::directory_of(&again.finding).join(finding::SHRUNK);
-    if !args.as_found && shrunk.join("finding.json").is_file() {
-        again.finding = shrunk;
-    }
-    let stored = finding::load(&again.finding)?;
+    let again = &args.again;
+    let stored = match args.as_found {
+        true => finding::load(&again.finding)?,
+        false => finding::least(&again.finding)?.0,
+    };
     let session = Arc::new(again.session(&stored.record)?);
     let dir = session.project.config.regressions.clone();
-    let name = name(args, &stored.record, &dir)?;
+    let free = name(args, &stored.record, &dir)?;
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&stored.record.platform, &chosen));
     let guard = Guard::start(args.platform.budget(), interrupt())?;
     let outcome = replay(&stored, &session, &chosen).map_err(|failure| guard.explain(failure))?;
-    let case = case_of(args, &stored, &outcome, (&dir, &name))?;
+    let mut case = case_of(args, &stored, &outcome, (&dir, &free))?;
     let text = case.text().map_err(Failure::environment)?;
     let text = redact::text(&text).into_owned();
     // What is written must be what was meant.
@@ -69,8 +67,13 @@ pub fn add(args: &Args) -> Result<u8, Failure> {
             bloodhound_config::tree::MAX_BYTES
         )));
     }
-    output::write_file(&case.path, &text)
-        .map_err(|e| Failure::environment(format!("writing the case: {e}")))?;
+    // The name was free before the run, and another command may have taken it since.
+    while !written(&case.path, &text)
+        .map_err(|e| Failure::environment(format!("writing the case {}: {e}", case.path.display())))?
+    {
+        case.name = name(args, &stored.record, &dir)?;
+        case.path = case::path_of(&dir, &case.name);
+    }
     let known =
         if case.known.is_some() { "; it is known: `test` lists it and does not fail by it" } else { "" };
     output::print(&format!("added {}: {}{known}\n", case.path.display(), case.group));
@@ -80,6 +83,22 @@ pub fn add(args: &Args) -> Result<u8, Failure> {
         ));
     }
     Ok(exit::PASS)
+}
+
+/// Puts a text into a file that is not there; `false`: it is there by now. Whoever sees the file sees all of it.
+fn written(path: &Path, text: &str) -> std::io::Result<bool> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!(".new-{}-{name}", std::process::id()));
+    output::write_file(&beside, text)?;
+    let linked = std::fs::hard_link(&beside, path);
+    // Nothing can be done if this fails as well; files whose names begin with a point are no cases.
+    let _ignored = std::fs::remove_file(&beside);
+    match linked {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        // A file system without hard links.
+        Err(_) => output::write_file(path, text).map(|()| true),
+    }
 }
 
 /// The name of the case, which no other has.
@@ -103,33 +122,17 @@ fn name(args: &Args, record: &Record, dir: &Path) -> Result<String, Failure> {
 
 /// Runs the finding as `replay` does.
 fn replay(stored: &Stored, session: &Arc<Session>, chosen: &Chosen) -> Result<Outcome, Failure> {
-    let mut worker = Worker::new(session.clone(), chosen, interrupt())?;
-    worker.trust_log();
-    worker.boot(Decisions::new(stored.log.clone(), Mode::Strict))?;
-    let outcome = worker.run(stored.log.seed).map_err(host_failure)?;
-    match &outcome.stopped {
-        Some(Stopped::Interrupted) => {
-            return Err(Failure { code: exit::INTERRUPTED, text: "interrupted: nothing is written".into() });
-        }
-        Some(Stopped::Undecided(why)) => {
-            let text = format!("the replay was given up, nothing is written: {why}");
-            return Err(Failure { code: exit::INCONCLUSIVE, text });
-        }
-        Some(Stopped::Unsupported(_)) | None => {}
-    }
-    let same = outcome.digest == stored.record.digest && outcome.divergences.is_empty();
-    if !same || violation(&stored.record, &outcome).is_none() {
-        let text = format!(
-            "the run of the finding is another one: digest {} instead of {}; nothing is written\nhelp: `bloodhound replay` shows where it left its record",
-            outcome.digest, stored.record.digest
-        );
-        return Err(Failure { code: exit::NONDETERMINISM, text });
-    }
-    Ok(outcome)
-}
-
-fn violation<'a>(record: &Record, outcome: &'a Outcome) -> Option<&'a Violation> {
-    Group::of(record).violated(outcome)
+    let worker = Worker::new(session.clone(), chosen, interrupt())?;
+    let Stored { record, log, .. } = stored;
+    finding::fails_again(worker, log, &Group::of(record), ("the run of the finding", &record.digest)).map_err(
+        |failure| match failure.code {
+            exit::NONDETERMINISM => Failure {
+                text: format!("{}\nhelp: `bloodhound replay` shows where it left its record", failure.text),
+                ..failure
+            },
+            _ => failure,
+        },
+    )
 }
 
 fn case_of(
@@ -139,7 +142,7 @@ fn case_of(
     (dir, name): (&Path, &str),
 ) -> Result<Case, Failure> {
     let record = &stored.record;
-    let Some(violation) = violation(record, outcome) else {
+    let Some(violation) = Group::of(record).violated(outcome) else {
         return Err(Failure {
             code: exit::NONDETERMINISM,
             text: "the finding does not fail any more".into(),
@@ -158,7 +161,8 @@ fn case_of(
     let schedule = match &record.fault_schedule {
         // What is written stays as it is.
         Some(text) => Ok(text.clone()),
-        None => schedule::text(outcome).map_err(|failure| first_line(&failure.text)),
+        None => schedule::text(outcome)
+            .map_err(|failure| failure.text.lines().next().unwrap_or_default().to_owned()),
     };
     Ok(Case {
         name: name.to_owned(),
@@ -182,6 +186,18 @@ fn case_of(
     })
 }
 
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_takes_the_place_of_no_other() {
+        let dir = std::env::temp_dir().join(format!("bloodhound-regress-add-{}", std::process::id()));
+        let _ignored = std::fs::remove_dir_all(&dir);
+        let path = dir.join("cases/one.yaml");
+        assert!(written(&path, "first").expect("written") && !written(&path, "second").expect("it is there"));
+        assert_eq!(std::fs::read_to_string(&path).expect("a file"), "first");
+        assert_eq!(std::fs::read_dir(dir.join("cases")).expect("a directory").count(), 1);
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
 }

@@ -6,16 +6,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Decisions, Log, Mode};
+use bloodhound_decisions::Log;
 
 use super::case;
 use super::pool::{Pool, Ran};
-use super::search::{Dimension, Search, interrupted};
+use super::search::{Dimension, Search};
 use super::story::{self, Told};
 use crate::finding::{self, Record, Stored};
 use crate::group::Group as Target;
 use crate::platform::Chosen;
-use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
+use crate::session::{Failure, Outcome, Session, Worker};
 use crate::{bug, exit, output};
 
 /// Runs at the same time are of use up to here: a round has no more.
@@ -85,7 +85,7 @@ impl Order<'_> {
         let (outcome, second) = self.twice(&session, &log, &target, &ran.outcome)?;
         let violation = target.violated(&outcome).filter(|_| outcome.digest == second.digest);
         let Some(violation) = violation else {
-            return Err(differs("the second replay", &second, &outcome.digest));
+            return Err(finding::differs("the second replay", &second, &outcome.digest));
         };
         let dimensions = &dimensions;
         let told = Told { original: &record, outcome: &outcome, violation, dimensions, runs, early };
@@ -110,22 +110,7 @@ impl Order<'_> {
             return Err(Failure { code: exit::INCONCLUSIVE, text: text.into() });
         }
         let ran = pool.look(log, SimTime::MAX)?;
-        if let Some(Stopped::Undecided(why)) = &ran.outcome.stopped {
-            return Err(Failure {
-                code: exit::INCONCLUSIVE,
-                text: format!("the finding was given up: {why}"),
-            });
-        }
-        if target.violated(&ran.outcome).is_none() {
-            let text = format!(
-                "the run of the finding does not fail any more ({target}): there is nothing to shrink\nhelp: `bloodhound replay` shows where it left \
-                 its record"
-            );
-            return Err(Failure { code: exit::NONDETERMINISM, text });
-        }
-        if ran.outcome.digest != record.digest {
-            return Err(differs("the run of the finding", &ran.outcome, &record.digest));
-        }
+        finding::as_recorded(&ran.outcome, record, "shrink")?;
         let end = deadline.map(|deadline| ends(deadline, begun.elapsed()));
         let original = ran.clone();
         let mut search = Search::new(&pool, target.clone(), (ran, self.says), runs);
@@ -179,23 +164,8 @@ impl Order<'_> {
         target: &Target,
         searched: &Outcome,
     ) -> Result<Outcome, Failure> {
-        let mut worker = Worker::unmeasured(session.clone(), &self.chosen, self.interrupt.clone())?;
-        worker.trust_log();
-        worker.boot(Decisions::new(log.clone(), Mode::Strict))?;
-        let outcome = worker.run(log.seed).map_err(host_failure)?;
-        match &outcome.stopped {
-            Some(Stopped::Interrupted) => return Err(interrupted()),
-            Some(Stopped::Undecided(why)) => {
-                let text = format!("the replay was given up: {why}");
-                return Err(Failure { code: exit::INCONCLUSIVE, text });
-            }
-            Some(Stopped::Unsupported(_)) | None => {}
-        }
-        let same = outcome.digest == searched.digest && outcome.divergences.is_empty();
-        if !same || target.violated(&outcome).is_none() {
-            return Err(differs("the replay of what is left", &outcome, &searched.digest));
-        }
-        Ok(outcome)
+        let worker = Worker::unmeasured(session.clone(), &self.chosen, self.interrupt.clone())?;
+        finding::fails_again(worker, log, target, ("the replay of what is left", &searched.digest))
     }
 }
 
@@ -205,14 +175,4 @@ fn ends(deadline: Instant, took: Duration) -> Instant {
     let left = deadline.saturating_duration_since(now);
     // At least half of the time is for the search.
     now + left.saturating_sub(took * AFTER).max(left / 2)
-}
-
-/// A run that should be another one and is not.
-fn differs(what: &str, outcome: &Outcome, digest: &str) -> Failure {
-    let mut text =
-        format!("{what} is another run: digest {} instead of {digest}; nothing is written", outcome.digest);
-    for divergence in outcome.divergences.iter().take(10) {
-        text.push_str(&format!("\n  {divergence}"));
-    }
-    Failure { code: exit::NONDETERMINISM, text }
 }
