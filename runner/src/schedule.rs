@@ -13,12 +13,12 @@ use bloodhound_net::{NodeId, PartitionKind};
 use bloodhound_sim::faults::{
     Effect, Fault, FaultId, LATER, Planned, Scheduled, Trigger, What, drawn as drawn_by_seed, phase_end,
 };
-use bloodhound_sim::notice::{Notice, PhaseChange};
 use bloodhound_sim::timeline;
 use bloodhound_workloads::http::workload_end;
 
 use crate::output::write_file;
 use crate::session::{Failure, Outcome};
+use crate::shrink::case::ready;
 
 /// Writes the schedule of a run, if a file for it is named.
 ///
@@ -241,7 +241,7 @@ fn names(ids: &[NodeId], outcome: &Outcome) -> String {
 
 /// When faults could begin.
 fn begin(outcome: &Outcome) -> SimTime {
-    begun(outcome).after(outcome.scenario.fault_start)
+    ready(outcome).after(outcome.scenario.fault_start)
 }
 
 fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> Result<String, Failure> {
@@ -332,21 +332,15 @@ fn of_faults(epoch: &Epoch) -> bool {
     epoch.concerns.contains(&Concern::Faults)
 }
 
-/// When the plan of a run was drawn first.
-fn begun(outcome: &Outcome) -> SimTime {
-    let faults = outcome.log.iter().find(|e| matches!(e.what, Notice::Phase(PhaseChange::Faults(_))));
-    faults.map_or(SimTime::default(), |entry| entry.at)
-}
-
 /// Whether the seed of the run draws an entry as it was: when it begins and how long it lasts is written.
 fn is_as_drawn(planned: &Planned, outcome: &Outcome) -> bool {
-    if !is_redrawn(planned.id, &outcome.decisions, begun(outcome)) {
+    if !is_redrawn(planned.id, &outcome.decisions, ready(outcome)) {
         return true;
     }
     if planned.id.is_drawn_anew() {
         return false;
     }
-    let ready = begun(outcome);
+    let ready = ready(outcome);
     let (_, plan) = drawn_by_seed(&outcome.scenario, ready, &mut Decisions::seeded(outcome.seed));
     plan.iter().any(|entry| entry.id == planned.id && entry.fault == planned.fault)
 }
