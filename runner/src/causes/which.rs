@@ -20,6 +20,8 @@ use crate::shrink::case::{self, Edit};
 const CHOICES: usize = 64;
 /// The same of operations.
 const OPERATIONS: usize = 32;
+/// The concerns whose choices are surprises where they are not plain. A random number is none.
+const SURPRISES: [Concern; 3] = [Concern::Network, Concern::Scheduler, Concern::Disk];
 /// Futures with and without something, and of how many things that is looked at.
 pub const FUTURES: u64 = 8;
 const WEIGHED: usize = 6;
@@ -87,7 +89,7 @@ impl Candidate {
 pub struct Singles {
     /// Those that were, and how the run ends without each.
     pub tried: Vec<(Candidate, End)>,
-    /// How many choices and operations were not, as they were too many or the budget was over.
+    /// How many choices and operations were not, as they were too many, the log does not name them or the budget was over.
     pub left: usize,
 }
 
@@ -133,7 +135,7 @@ pub fn weight(with: &[End], without: &[End]) -> Option<i64> {
 /// What the host says; interrupted.
 pub fn singles(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<Singles, Failure> {
     let mut candidates = faults(base);
-    let mut left = 0;
+    let mut left = unnamed(base);
     for (mut more, limit) in [(choices(base), CHOICES), (operations(base), OPERATIONS)] {
         if more.len() > limit {
             left += more.len();
@@ -207,6 +209,15 @@ fn choices(base: &Base) -> Vec<Candidate> {
         place: None,
     });
     choices.chain(switches).collect()
+}
+
+/// How many choices are not plain that are drawn by the seed, as all of their concern. In a finding that was not shrunk they are most of the run, so none is taken out.
+fn unnamed(base: &Base) -> usize {
+    let open = SURPRISES.map(|concern| (concern, !base.log.plain.contains(&concern)));
+    let is_open = |made: &Made| open.contains(&(made.choice.site.concern(), true));
+    let until = base.choices.partition_point(|(at, _)| *at <= base.until);
+    let departs = |made: &Made| made.value != 0 && !matches!(made.choice.site, Site::Switch { .. });
+    base.choices[..until].iter().filter(|(_, made)| departs(made) && is_open(made)).count()
 }
 
 fn operations(base: &Base) -> Vec<Candidate> {
