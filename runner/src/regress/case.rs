@@ -183,7 +183,8 @@ impl Case {
         list(&mut out, "", "story", self.story.iter().map(String::as_str));
         match &self.schedule {
             Ok(text) => {
-                out.push_str("schedule: |\n");
+                // With how far it is indented: its first line may begin with a space.
+                out.push_str("schedule: |2\n");
                 for line in text.lines() {
                     let _ = writeln!(out, "  {line}");
                 }
@@ -447,7 +448,8 @@ pub mod tests {
         (least.known, least.story, least.inputs) = (None, Vec::new(), Vec::new());
         (least.schedule, least.log) =
             (Err("no: reason".into()), Ok(Log { switches: Some(Vec::new()), ..Log::new(0, 0) }));
-        for case in [full, least] {
+        let indented = Case { schedule: Ok("  # a remark\nschedule: []\n".into()), ..case() };
+        for case in [full, least, indented] {
             let text = case.text().expect("a text");
             let back = read(&text).unwrap_or_else(|wrong| panic!("{text}\n{wrong:?}"));
             assert_eq!(back.text().expect("a text"), text);
