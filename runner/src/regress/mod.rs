@@ -14,8 +14,8 @@ mod trust;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bloodhound_config::Diagnostic;
 use bloodhound_config::config::{Config, FileChecks};
+use bloodhound_config::{DEFAULTS, Diagnostic, tree};
 use serde_json::{Value as Json, json};
 
 use crate::boots::Boots;
@@ -143,12 +143,13 @@ fn refused(dir: &Path, wrong: &[Diagnostic]) -> Failure {
 }
 
 impl Place {
-    /// The directory of the cases. Without a configuration it is that which its default names.
+    /// The directory of the cases. Without a configuration it is that of a stack that has none.
     fn directory(&self) -> Result<PathBuf, Failure> {
-        if self.config == Path::new(DEFAULT_CONFIG) && !self.config.exists() {
-            return Ok(PathBuf::from("regressions"));
-        }
-        let (config, diagnostics) = Config::load(&self.config, FileChecks::Lenient);
+        let is_missing = self.config == Path::new(DEFAULT_CONFIG) && !self.config.exists();
+        let (config, diagnostics) = match is_missing {
+            true => Config::decode(tree::Source::new(&self.config, DEFAULTS), FileChecks::Lenient),
+            false => Config::load(&self.config, FileChecks::Lenient),
+        };
         let errors: Vec<Diagnostic> = diagnostics.into_iter().filter(Diagnostic::is_error).collect();
         config.map(|config| config.regressions).ok_or_else(|| {
             validate::show(&errors, validate::Format::Human);
@@ -408,6 +409,14 @@ fn marked(text: &str, known: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_configuration_cases_are_where_its_default_says() {
+        let place = Place { config: DEFAULT_CONFIG.into() };
+        assert!(!place.config.exists(), "tests run in the directory of their crate");
+        let dir = place.directory().unwrap_or_else(|failure| panic!("{}", failure.text));
+        assert!(dir.ends_with("regressions"), "{}", dir.display());
+    }
 
     #[test]
     fn a_mark_changes_one_line() {
