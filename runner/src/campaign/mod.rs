@@ -155,7 +155,7 @@ pub fn campaign(
     let ledger = match args.live {
         // Its seeds say nothing of those of the simulation.
         true => Ledger::default(),
-        false => Ledger::open(cases, &session, args.common.source.faults.as_deref(), &out),
+        false => Ledger::open(cases, &session, (&args.common.source, args.strategy(&session)), &out),
     };
     let keep = keep.map(Mutex::new);
     let mut campaign = Campaign { args, session, seeds, reports, ledger, watch, started, keep };

@@ -2,15 +2,18 @@
 //! end which failures are gone.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use bloodhound_explore::Strategy;
 
 use super::case::Case;
 use super::seen::{Looked, Seeds, Seen};
 use crate::campaign::totals::Totals;
-use crate::exit;
 use crate::group::Group;
 use crate::plan::Property;
+use crate::run::{DEFAULT_CONFIG, Source};
 use crate::session::{Failure, Session, Violation};
+use crate::{bug, exit, output};
 
 /// What is known of a finding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -56,13 +59,25 @@ pub struct Ledger {
 
 impl Ledger {
     /// Of a campaign with these cases that writes into a directory.
-    pub fn open(cases: Vec<Case>, session: &Session, schedule: Option<&Path>, out: &Path) -> Ledger {
-        let files = session.files.compose.iter().map(|path| path.as_path()).chain(schedule);
+    pub fn open(
+        cases: Vec<Case>,
+        session: &Session,
+        (source, strategy): (&Source, Strategy),
+        out: &Path,
+    ) -> Ledger {
+        let files = session.files.compose.iter().map(|path| path.as_path()).chain(source.faults.as_deref());
         let mut stack = session.plan.config.display().to_string();
         for file in files {
             stack.push_str(&format!(" {}", file.display()));
         }
-        Ledger { cases, seen: Some(Seen::open(out, stack)) }
+        for profile in &source.compose.profile {
+            stack.push_str(&format!(" --profile {profile}"));
+        }
+        // A seed is another run by another strategy.
+        stack.push_str(&format!(" --strategy {}", strategy.name()));
+        let of_config = session.plan.strategy == strategy;
+        let command = command(source, (!of_config).then(|| strategy.name()));
+        Ledger { cases, seen: Some(Seen::open(out, stack, command)) }
     }
 
     /// What is known of a violation.
@@ -84,12 +99,28 @@ impl Ledger {
             Some(Ok(seen)) => {
                 let looked = looked(seen.groups(), properties, totals);
                 totals.gone = seen.take(&looked);
+                if let Some(note) = seen.note() {
+                    output::eprint(&format!("bloodhound: {note}\n"));
+                }
                 if let Err(why) = seen.save() {
                     totals.trouble(exit::ENVIRONMENT, why);
                 }
             }
         }
     }
+}
+
+/// The command that runs seeds of the same stack, without their numbers.
+fn command(source: &Source, strategy: Option<&str>) -> String {
+    let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let config = Some(path(&source.config)).filter(|config| config != DEFAULT_CONFIG);
+    let mut options: Vec<(&str, String)> = config.into_iter().map(|config| ("--config", config)).collect();
+    options.extend(source.compose.compose.iter().map(|file| ("--compose", path(file))));
+    options.extend(source.compose.profile.iter().map(|name| ("--profile", name.clone())));
+    options.extend(source.faults.iter().map(|file| ("--faults", path(file))));
+    options.extend(strategy.map(|name| ("--strategy", name.to_owned())));
+    let words = options.iter().map(|(option, value)| format!(" {option} {}", bug::quote(value)));
+    format!("bloodhound test{}", words.collect::<String>())
 }
 
 /// What the campaign says of each group that it found, and of those that it could have found.

@@ -1,6 +1,6 @@
 //! Which failures earlier campaigns have found, and what is gone ([`Seen`]), in a file of the output directory.
 //!
-//! Kept is for each stack (configuration, compose files, schedule of faults) and each [`Group`] in which seeds it failed, in how many it was looked for, and in which ones it has not come
+//! Kept is for each stack (configuration, compose files, profiles, schedule of faults, strategy) and each [`Group`] in which seeds it failed, in how many it was looked for, and in which ones it has not come
 //! since it failed last. A seed counts once, however often it is run: it draws the same faults.
 
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use crate::output::write_file;
 const NAME: &str = "seen.json";
 /// Its version.
 const FORMAT: u32 = 1;
-/// Stretches of seeds that are kept of a group, at most; what is more does not count.
+/// Stretches of seeds that are kept of a group, at most; what is more does not count. A shard has one for each of its seeds.
 const STRETCHES: usize = 10_000;
-/// Groups that are kept of a stack, at most.
-const GROUPS: usize = 10_000;
+/// Groups that are kept of a stack, at most; what is more is new in each campaign.
+const GROUPS: usize = 300;
 
 /// Numbers of seeds as stretches from a first to a last one, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +100,10 @@ pub struct Seen {
     path: PathBuf,
     file: File,
     stack: String,
+    /// The command that runs more of its seeds, without their numbers.
+    command: String,
+    /// Groups that were not kept.
+    dropped: usize,
 }
 
 /// What a campaign says of a group that it could have found.
@@ -123,6 +127,8 @@ pub struct Gone {
     pub needed: u64,
     /// The first seed that has not been run yet.
     pub next: u64,
+    /// The command that runs more seeds, without their numbers.
+    pub command: String,
 }
 
 impl Gone {
@@ -133,11 +139,11 @@ impl Gone {
 
     /// In words.
     pub fn text(&self) -> String {
-        let Gone { group, failing, run, clean, next, .. } = self;
+        let Gone { group, failing, run, clean, next, command, .. } = self;
         let trust = match self.more() {
             0 => "that is enough to trust in a fix (95 %)".to_owned(),
             more => format!(
-                "95 % trust in a fix takes {more} more without it: bloodhound test --first-seed {next} --seeds {more}"
+                "95 % trust in a fix takes {more} more without it: {command} --first-seed {next} --seeds {more}"
             ),
         };
         format!("{group}: failed in {failing} of {run} seeds, and in none of the {clean} since then; {trust}")
@@ -145,11 +151,11 @@ impl Gone {
 }
 
 impl Seen {
-    /// Reads the file of an output directory, if there is one. `stack` names what is tested.
+    /// Reads the file of an output directory, if there is one. `stack` names what is tested, and `command` tests it.
     ///
     /// # Errors
     /// It is there and cannot be read.
-    pub fn open(out: &Path, stack: String) -> Result<Seen, String> {
+    pub fn open(out: &Path, stack: String, command: String) -> Result<Seen, String> {
         let path = out.join(NAME);
         let file = match std::fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -163,7 +169,7 @@ impl Seen {
                 )
             })?,
         };
-        Ok(Seen { path, file, stack })
+        Ok(Seen { path, file, stack, command, dropped: 0 })
     }
 
     /// Whether an earlier campaign has found it.
@@ -188,7 +194,9 @@ impl Seen {
         for (group, now) in looked {
             let failed = now.failing.count() > 0;
             let Some(history) = list.iter_mut().find(|history| history.group == *group) else {
-                if failed && list.len() < GROUPS {
+                if failed && list.len() >= GROUPS {
+                    self.dropped += 1;
+                } else if failed {
                     let (failing, run) = (now.failing.clone(), now.judged.clone());
                     list.push(History { group: group.clone(), failing, run, clean: Seeds::default() });
                 }
@@ -214,10 +222,30 @@ impl Seen {
                     clean,
                     needed,
                     next: history.clean.end().max(history.run.end()),
+                    command: self.command.clone(),
                 });
             }
         }
         gone
+    }
+
+    /// What of the stack is not kept, if anything.
+    pub fn note(&self) -> Option<String> {
+        let list = self.file.stacks.get(&self.stack).map_or(&[][..], Vec::as_slice);
+        let is_full = |seeds: &Seeds| seeds.0.len() >= STRETCHES;
+        let full = list.iter().filter(|h| [&h.failing, &h.run, &h.clean].into_iter().any(is_full)).count();
+        let mut parts = Vec::new();
+        if self.dropped > 0 {
+            parts.push(format!("{} failures, as {GROUPS} others are there", self.dropped));
+        }
+        if full > 0 {
+            parts.push(format!(
+                "further seeds of {full} failures, as {STRETCHES} stretches of them are there"
+            ));
+        }
+        let path = self.path.display();
+        (!parts.is_empty())
+            .then(|| format!("not kept in {path}: {}; remove the file to begin anew", parts.join(", and ")))
     }
 
     /// Writes the file.
@@ -268,11 +296,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_much_is_told() {
+        let open = || Seen::open(Path::new("/nowhere"), "one".into(), String::new()).expect("nothing yet");
+        let of = || Looked { judged: [1].into_iter().collect(), failing: [1].into_iter().collect() };
+        let many = |count: usize| (0..count).map(|n| (group(&n.to_string()), of())).collect();
+        let mut seen = open();
+        seen.take(&many(GROUPS));
+        assert_eq!(seen.note(), None);
+        seen.take(&many(GROUPS + 2));
+        assert_eq!(seen.groups().len(), GROUPS);
+        assert!(seen.note().is_some_and(|note| note.contains("json: 2 failures, as 300 others")));
+        let mut seen = open();
+        let judged = (0..2 * STRETCHES as u64 + 2).filter(|seed| seed % 2 == 0).collect();
+        seen.take(&BTreeMap::from([(group("a"), Looked { judged, ..of() })]));
+        assert!(seen.note().is_some_and(|note| note.contains("further seeds of 1 failures")));
+    }
+
+    #[test]
     fn what_is_gone_is_told_until_it_is_trusted() {
         let out = std::env::temp_dir().join(format!("bloodhound-seen-{}", std::process::id()));
         let _ignored = std::fs::remove_dir_all(&out);
         std::fs::create_dir_all(&out).expect("a directory");
-        let open = || Seen::open(&out, "bloodhound.yaml".into()).expect("a file, or none");
+        let open = || {
+            Seen::open(&out, "bloodhound.yaml".into(), "bloodhound test -f 'a b.yaml'".into())
+                .expect("a file, or none")
+        };
         let mut seen = open();
         assert!(!seen.has(&group("a")) && seen.take(&looked(0..20, &[])).is_empty(), "never found, not gone");
         assert!(seen.take(&looked(0..100, &[3, 7, 9, 11, 13, 20, 30, 40, 50, 60])).is_empty());
@@ -282,6 +330,8 @@ mod tests {
         let gone = seen.take(&looked(0..30, &[]));
         assert_eq!((gone[0].failing, gone[0].run, gone[0].clean, gone[0].next), (10, 100, 30, 100));
         assert!((50..60).contains(&gone[0].needed) && gone[0].more() == gone[0].needed - 30);
+        let next = format!("bloodhound test -f 'a b.yaml' --first-seed 100 --seeds {}", gone[0].more());
+        assert!(gone[0].text().ends_with(&next), "{}", gone[0].text());
         // The same seeds again say nothing more.
         assert_eq!(seen.take(&looked(0..30, &[]))[0].clean, 30);
         assert_eq!(seen.take(&looked(100..200, &[]))[0].more(), 0);
@@ -293,7 +343,7 @@ mod tests {
         seen.stack = "other.yaml".into();
         assert!(!seen.has(&group("a")));
         std::fs::write(out.join(NAME), "{\"format\": 2}").expect("written");
-        let refused = Seen::open(&out, String::new()).expect_err("another format");
+        let refused = Seen::open(&out, String::new(), String::new()).expect_err("another format");
         assert!(refused.contains("seen.json: it has format 2"), "{refused}");
         for damaged in [
             "",
@@ -301,7 +351,7 @@ mod tests {
             "{\"format\":1,\"stacks\":{\"a\":[{\"group\":{\"property\":\"\",\"kind\":\"\",\"shape\":\"\"},\"failing\":[[5,3]],\"run\":[],\"clean\":[]}]}}",
         ] {
             std::fs::write(out.join(NAME), damaged).expect("written");
-            assert!(Seen::open(&out, String::new()).is_err(), "{damaged}");
+            assert!(Seen::open(&out, String::new(), String::new()).is_err(), "{damaged}");
         }
         std::fs::remove_dir_all(out).expect("removed");
     }
