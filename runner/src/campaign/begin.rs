@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use bloodhound_corpus::Corpus;
 use bloodhound_explore::Settings;
 
 use super::keep::{Keep, forget, thresholds};
@@ -17,11 +18,11 @@ use crate::session::{Failure, Session};
 use crate::shard::share::Share;
 use crate::shard::{FORMAT, Identity, Manifest};
 
-/// The journal of a campaign that is a search with a corpus in which something may be saved.
+/// The journal of a campaign that is a search with a corpus in which something may be saved, and this corpus.
 ///
 /// # Errors
 /// `--resume` where it has no meaning, and what [`Journal::open`] says.
-pub fn journal(args: &Args, session: &Session, guided: bool) -> Result<Option<Journal>, Failure> {
+pub fn journal(args: &Args, session: &Session, guided: bool) -> Result<Option<(Journal, Corpus)>, Failure> {
     let saves = session.project.config.output.save_interesting_seeds.unwrap_or(true);
     let impossible = [
         (
@@ -40,8 +41,10 @@ pub fn journal(args: &Args, session: &Session, guided: bool) -> Result<Option<Jo
     if let Some((_, why)) = impossible.iter().find(|(is_so, _)| *is_so && args.common.resume) {
         return Err(Failure::usage(format!("`--resume` cannot be used: {why}")));
     }
-    let dir = args.common.corpus.as_ref().filter(|_| guided && saves);
-    dir.map(|dir| Journal::open(dir, session, args.common.resume)).transpose()
+    let Some(dir) = args.common.corpus.as_ref().filter(|_| guided && saves) else { return Ok(None) };
+    let corpus = crate::corpus::open(dir, session)?;
+    let journal = Journal::open(&corpus, session, args.common.resume)?;
+    Ok(Some((journal, corpus)))
 }
 
 /// Begins the journal of a search, or goes on with it.
@@ -62,12 +65,18 @@ pub fn search(
     Ok(())
 }
 
-/// The corpus of a campaign, if it has one.
-pub fn keeping(args: &Args, session: &Session, out: &Path, seeds: Seeds) -> Result<Option<Keeping>, Failure> {
+/// The corpus of a campaign, if it has one; it may have been opened already, for its journal.
+pub fn keeping(
+    args: &Args,
+    session: &Session,
+    (out, opened): (&Path, Option<Corpus>),
+    seeds: Seeds,
+) -> Result<Option<Keeping>, Failure> {
     if args.live || args.sharing.store.is_some() || args.sharing.shard.is_some() {
         return Ok(None);
     }
-    let keeping = Keeping::of(session, args.common.corpus.as_deref(), args.common.corpus_limit, out, seeds)?;
+    let corpus = (args.common.corpus.as_deref(), opened);
+    let keeping = Keeping::of(session, corpus, args.common.corpus_limit, out, seeds)?;
     for note in keeping.iter().flat_map(Keeping::notes) {
         print::say(&note);
     }

@@ -112,7 +112,8 @@ pub fn campaign(
     let usual = if args.live { 1 } else { session.plan.seeds };
     let guided = !args.live && args.strategy(&session).is_guided();
     cannot_be_shared(args, guided).inspect_err(|failure| refused(args, failure))?;
-    let journal = begin::journal(args, &session, guided).inspect_err(|failure| refused(args, failure))?;
+    let (journal, opened) =
+        begin::journal(args, &session, guided).inspect_err(|failure| refused(args, failure))?.unzip();
     let asked = args.seeds.or(journal.as_ref().and_then(Journal::budget));
     let seeds = Seeds::new(args.first_seed, asked.unwrap_or(usual), args.sharing.shard)
         .inspect_err(|failure| refused(args, failure))?;
@@ -121,7 +122,7 @@ pub fn campaign(
     // A search begins seeds itself, so each entry of its corpus is a case.
     let own = Seeds { all: if guided { 0 } else { seeds.all }, ..seeds };
     let mut keeping =
-        begin::keeping(args, &session, &out, own).inspect_err(|failure| refused(args, failure))?;
+        begin::keeping(args, &session, (&out, opened), own).inspect_err(|failure| refused(args, failure))?;
     let reports = Reports::prepare(&out, args.common.junit.as_deref(), &session.plan.config)?;
     let left_out = args.common.no_regressions || args.live;
     let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| {

@@ -159,14 +159,14 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// Opens the corpus of a campaign, if it has one: the one that is named, or the one of its reports if the configuration says that interesting
-    /// seeds are saved.
+    /// The corpus of a campaign, if it has one: the one that is named, which may have been opened already, or the one of its reports if the configuration says
+    /// that interesting seeds are saved.
     ///
     /// # Errors
     /// Those of [`open`].
     pub fn of(
         session: &Session,
-        named: Option<&Path>,
+        (named, opened): (Option<&Path>, Option<Corpus>),
         limit: u64,
         out: &Path,
         seeds: Seeds,
@@ -178,7 +178,7 @@ impl Keeping {
             (None, _) => return Ok(None),
         };
         let save = said.unwrap_or(true);
-        let corpus = open(&dir, session)?;
+        let corpus = opened.map_or_else(|| open(&dir, session), Ok)?;
         Ok(Some(Keeping::new(corpus, (save, limit), session.plan.boots, seeds)))
     }
 

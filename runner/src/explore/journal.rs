@@ -7,12 +7,11 @@
 //! Neighbours: `bloodhound_corpus::Search` (the file and its lock), [`super::workers`] (takes results in order), `campaign::resumed` (counts steps again).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bloodhound_abi::SimTime;
-use bloodhound_corpus::{Entry, Search as File};
+use bloodhound_corpus::{Corpus, Entry, Search as File};
 use bloodhound_decisions::{Choice, Log};
 use bloodhound_explore::{Planned, Seen, Settings};
 use serde::{Deserialize, Serialize};
@@ -249,8 +248,8 @@ impl Journal {
     ///
     /// # Errors
     /// Another process that has it; nothing that can be gone on with; what the host says.
-    pub fn open(dir: &Path, session: &Session, resume: bool) -> Result<Journal, Failure> {
-        let file = corpus::open(dir, session)?.search(NAME).map_err(corpus::failure)?;
+    pub fn open(corpus: &Corpus, session: &Session, resume: bool) -> Result<Journal, Failure> {
+        let file = corpus.search(NAME).map_err(corpus::failure)?;
         let mut journal = Journal {
             file,
             resume,
@@ -442,6 +441,9 @@ impl Journal {
 
 /// A record without secrets. What the search learned beside it is names and numbers, which must stay as they are.
 fn redacted(record: &SeedRecord) -> Result<SeedRecord, Failure> {
+    if !redact::active() {
+        return Ok(record.clone());
+    }
     serde_json::to_string(record)
         .and_then(|text| serde_json::from_str(&redact::json(&text)))
         .map_err(|e| Failure::environment(format!("a run cannot be written: {e}")))
