@@ -78,7 +78,7 @@ pub struct Args {
     /// Begin no seeds after so much host time (for example 10m); one that then does not end is stopped
     #[arg(long, value_parser = cli::duration)]
     pub timeout: Option<u64>,
-    /// Stop at the first finding that is not known; with --store, all that share it
+    /// Stop at the first finding that is not known; with --store, all that share it and have this option
     #[arg(long)]
     pub fail_fast: bool,
     /// Most runs in which a regression case is looked for that has changed since it was found

@@ -1,7 +1,7 @@
 //! Campaigns that are shared out: which seeds a shard runs, and what it leaves for [`crate::merge`].
 //!
 //! Key types: [`Shard`] (`--shard i/n`), [`Manifest`] (shard.json: of which campaign, and how it ended), [`results`] (results.jsonl: a line
-//! for each seed). Every `test` writes both beside its reports.
+//! for each seed). `test` writes both beside its reports, unless it is live, a search or has a corpus.
 //!
 //! Modules: `results` (the lines), `share` (what is put into a store, and from whom), `claims` (ranges of seeds that workers take from a store).
 //! Neighbours: `campaign` runs the seeds, `bloodhound_store` keeps what is shared, `merge` joins.
