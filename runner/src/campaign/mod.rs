@@ -2,11 +2,10 @@
 //!
 //! With `--live` the seeds are run by [`crate::live`]; everything around them is the same.
 //!
-//! Modules: `accounts` (what became of the faults), `args` (the command line), `begin` (what there is from campaigns before, and for those after), `resumed` (runs that a process before has made), `seeds` (their numbers), `order` (which runs come first), `small` (one finding of each group is shrunk), `reports` (where it writes), `record` and `keep` (what it leaves for machines), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
+//! Modules: `accounts` (what became of the faults), `args` (the command line), `begin` (what there is from campaigns before, and for those after), `resumed` (runs that a process before has made), `seeds` (their numbers), `order` (which runs come first), `small` (one finding of each group is shrunk), `reports` (where it writes), `record` and `keep` (what it leaves for machines), `crew` (threads and what they tell), `workers` (seeds on them), `watch` (when it has to stop), `totals` (what all seeds
 //! gave together), `verdict` (the one rule from the totals to each case and to the exit code), `progress` (what is said
 //! meanwhile), `print` (the answer for people and for machines).
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +27,7 @@ use crate::{bug, cpus, exit, finding, junit, live, output, regress};
 pub mod accounts;
 mod args;
 mod begin;
+pub mod crew;
 mod keep;
 pub mod order;
 pub mod print;
@@ -400,7 +400,6 @@ impl Campaign<'_> {
             order: &order,
             keeping,
             keep: self.keep.as_ref(),
-            running: BTreeSet::new(),
             postponed: false,
         };
         let (session, watch) = (self.session.clone(), self.watch.clone());
@@ -419,7 +418,7 @@ impl Campaign<'_> {
             alone: Mutex::default(),
         };
         if order.len() > 0 {
-            workers::run(&Arc::new(shared), jobs, &mut collector)?;
+            workers::run(shared, jobs, &mut collector)?;
         }
         if strategy.is_guided() {
             let settings = self.args.settings(&session, &self.seeds);

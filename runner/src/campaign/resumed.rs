@@ -7,6 +7,7 @@ use std::path::Path;
 
 use bloodhound_explore::Seen;
 
+use super::crew::Takes;
 use super::record::SeedRecord;
 use super::workers::Collector;
 use crate::explore::{Journal, Step};

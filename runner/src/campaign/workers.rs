@@ -1,19 +1,19 @@
-//! The threads of a campaign: each takes the next run (`order`) until there is none left, and the main thread collects.
+//! The workers of a campaign: each takes the next run (`order`) until there is none left, and the main thread collects (`crew`).
 //!
 //! What goes wrong in one seed takes nothing from the others. Something unsupported stops that seed alone; after a failure of
 //! the host or a bug of ours no further seed is begun, and those that run come to their end.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bloodhound_config::Selection;
 use bloodhound_decisions::{Decisions, Log, Mode};
 use bloodhound_explore::Strategy;
 
+use super::crew::{self, Ended, Message, Takes, stopped};
 use super::keep::Keep;
 use super::order::{Order, Task};
 use super::progress::Progress;
@@ -28,12 +28,7 @@ use crate::regress::ledger::{Ledger, Standing};
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
 use crate::shard::claims::Deal;
 use crate::shrink::case::settled_outcome;
-use crate::{bug, cpus, exit, finding};
-
-/// How often the main thread looks whether all has to stop.
-const LOOK: Duration = Duration::from_millis(50);
-/// Time for a seed to stop when it is asked to; after that it is left behind.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::{bug, exit, finding};
 
 /// What all workers share.
 pub struct Shared {
@@ -64,21 +59,7 @@ pub struct Alone {
     tasks: Vec<Task>,
 }
 
-/// What workers tell.
-enum Message {
-    /// A run was begun.
-    Begun(Task),
-    /// It ended.
-    Ran(Task, Box<Ran>),
-    /// It did not.
-    Lost(Task, Unjudged),
-    /// It did not yet: there was no memory for it beside others.
-    Postponed(Task),
-    /// It did not: there is no memory for it.
-    TooLarge(Task),
-    /// A worker failed before its first seed.
-    Failed(Failure),
-}
+type Sender = mpsc::Sender<Message<Task, Ran>>;
 
 /// A run that has ended.
 pub struct Ran {
@@ -128,38 +109,22 @@ impl Shared {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life of a worker.
-    fn work(&self, sender: &mpsc::Sender<Message>) {
-        let current = Cell::new(None);
-        let ended = bug::contain(|| self.run(sender, &current));
-        let message = match (ended, current.get()) {
-            (Ok(Ok(())), _) => return,
-            (Ok(Err(failure)), None) => Message::Failed(failure),
-            (Ok(Err(failure)), Some(task)) => Message::Lost(task, self.lost(failure)),
-            (Err(text), None) => Message::Failed(Failure { code: exit::BUG, text }),
-            (Err(text), Some(task)) => Message::Lost(task, Unjudged::Bug(text)),
-        };
-        self.alone().workers -= 1;
-        // Whoever collects may have gone on without this worker.
-        let _ignored = sender.send(message);
-    }
-
-    fn run(&self, sender: &mpsc::Sender<Message>, current: &Cell<Option<Task>>) -> Result<(), Failure> {
+    /// The life of a worker: until there is no run for it, there is no memory for it beside others, or it has lost a run.
+    fn work(&self, sender: &Sender) {
         self.alone().workers += 1;
         let (mut worker, lane) = (None, self.watch.lane());
         while let Some(task) = self.take_any() {
-            current.set(Some(task));
             // Nobody to tell: then nobody waits for results either.
             if sender.send(Message::Begun(task)).is_err() {
-                break;
+                return;
             }
             if self.watch.memory_is_short() {
                 self.boots.give_up_others(self.seed(task));
             }
             let begun = Instant::now();
-            let ran = self.run_task(&mut worker, task, &lane);
-            let message = match ran {
-                _ if lane.is_short() && self.watch.halted().is_none() => {
+            let ended = match bug::contain(|| self.run_task(&mut worker, task, &lane)) {
+                Err(text) => Ended::Lost(Unjudged::Bug(text)),
+                Ok(_) if lane.is_short() && self.watch.halted().is_none() => {
                     drop(worker.take());
                     bloodhound_frames::trim();
                     let mut alone = self.alone();
@@ -170,20 +135,23 @@ impl Shared {
                         drop(alone);
                         lane.relieved();
                         let _ignored = sender.send(Message::Postponed(task));
-                        return Ok(());
+                        return;
                     }
                     lane.relieved();
-                    Message::TooLarge(task)
+                    Ended::TooLarge
                 }
-                ran => Message::Ran(task, Box::new(ran?)),
+                Ok(Ok(ran)) => Ended::Ran(Box::new(ran)),
+                Ok(Err(failure)) => Ended::Lost(crew::lost(failure, &self.watch, &self.chosen)),
             };
             self.watch.took(begun.elapsed());
-            if sender.send(message).is_err() {
-                break;
+            let is_lost = matches!(ended, Ended::Lost(_));
+            if is_lost {
+                self.alone().workers -= 1;
             }
-            current.set(None);
+            if sender.send(Message::Ended(task, ended)).is_err() || is_lost {
+                return;
+            }
         }
-        Ok(())
     }
 
     /// The seed of a run.
@@ -237,40 +205,12 @@ impl Shared {
         let outcome = worker.run_log(log.clone(), Mode::Lenient).map_err(host_failure)?;
         Ok(if replaces { settled_outcome(outcome, worker.take_choices()) } else { outcome })
     }
-
-    /// Why a seed has no outcome.
-    fn lost(&self, failure: Failure) -> Unjudged {
-        match failure.code {
-            exit::INTERRUPTED => stopped(&self.watch),
-            exit::UNSUPPORTED => Unjudged::Unsupported(failure.text),
-            _ => Unjudged::Host(format!("on {}: {}", self.chosen.name, failure.text)),
-        }
-    }
-}
-
-/// Why a seed was stopped from outside.
-pub fn stopped(watch: &Watch) -> Unjudged {
-    match watch.halted() {
-        Some(true) => Unjudged::TimedOut,
-        _ => Unjudged::Interrupted,
-    }
 }
 
 /// Runs the seeds on so many workers until all are done or something ends it.
-pub fn run(shared: &Arc<Shared>, jobs: usize, collector: &mut Collector<'_>) -> Result<(), Failure> {
-    let (sender, receiver) = mpsc::channel();
-    let threads = cpus::spawn(jobs, || {
-        let (shared, sender) = (shared.clone(), sender.clone());
-        move || shared.work(&sender)
-    })?;
-    drop(sender);
-    if collector.collect(&receiver) {
-        for thread in threads {
-            // A panic of its own was contained.
-            let _ignored = thread.join();
-        }
-    }
-    Ok(())
+pub fn run(shared: Shared, jobs: usize, collector: &mut Collector<'_>) -> Result<(), Failure> {
+    let shared = Arc::new(shared);
+    crew::run(jobs, collector, move |sender: &Sender| shared.work(sender))
 }
 
 /// A finding as others are told of it: what earlier campaigns in this directory have seen is no part of what the run says.
@@ -300,80 +240,62 @@ pub struct Collector<'a> {
     pub keep: Option<&'a Mutex<Keep>>,
     /// The corpus, if there is one.
     pub keeping: Option<&'a mut Keeping>,
-    /// Runs that were begun and are under way.
-    pub running: BTreeSet<Task>,
     /// Runs had to wait for want of memory.
     pub postponed: bool,
 }
 
-impl Collector<'_> {
-    /// Until all workers have ended: true; or have not although they should: false.
-    fn collect(&mut self, receiver: &mpsc::Receiver<Message>) -> bool {
-        let mut halted: Option<Instant> = None;
-        loop {
-            match receiver.recv_timeout(LOOK) {
-                Ok(message) => self.take(message),
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    self.progress.end();
-                    return true;
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) if self.watch.halted().is_some() => {
-                    if halted.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                        self.leave();
-                        return false;
-                    }
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-            }
+impl Takes for Collector<'_> {
+    type Name = Task;
+    type Ran = Ran;
+
+    fn watch(&self) -> &Watch {
+        self.watch
+    }
+
+    fn ended(&mut self, task: Task, ended: Ended<Ran>) {
+        let (why, closes) = match ended {
+            Ended::Ran(ran) => return self.ran(task, *ran),
+            Ended::Lost(why) => (why, true),
+            Ended::TooLarge => (Unjudged::Undecided(self.watch.budget().text()), false),
+        };
+        self.lost(task, why.clone());
+        self.record_lost(task, why);
+        if closes {
+            self.watch.close();
         }
     }
 
-    /// Goes on without the seeds that do not stop.
-    fn leave(&mut self) {
-        for task in std::mem::take(&mut self.running) {
+    fn postponed(&mut self, task: Task) {
+        self.waits(&self.order.name(task));
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        self.progress.say(&failure.text);
+        self.totals.trouble(failure.code, failure.text);
+        self.watch.close();
+    }
+
+    fn show(&mut self) {
+        self.shows("");
+    }
+
+    fn over(&mut self, left: BTreeSet<Task>) {
+        for task in left {
             self.unjudged(task, stopped(self.watch));
             self.record_lost(task, stopped(self.watch));
         }
         self.progress.end();
     }
+}
 
-    fn take(&mut self, message: Message) {
-        match message {
-            Message::Begun(task) => {
-                self.running.insert(task);
-            }
-            Message::Ran(task, ran) => {
-                self.running.remove(&task);
-                self.ran(task, *ran);
-            }
-            Message::Lost(task, why) => {
-                self.running.remove(&task);
-                self.lost(task, why.clone());
-                self.record_lost(task, why);
-                self.watch.close();
-            }
-            Message::Postponed(task) => {
-                self.running.remove(&task);
-                self.postponed(&self.order.name(task));
-            }
-            Message::TooLarge(task) => {
-                self.running.remove(&task);
-                let why = Unjudged::Undecided(self.watch.budget().text());
-                self.lost(task, why.clone());
-                self.record_lost(task, why);
-            }
-            Message::Failed(failure) => self.failed(failure),
-        }
-        self.show("");
-    }
-
+impl Collector<'_> {
     /// Shows how far all is.
-    pub fn show(&mut self, more: &str) {
+    pub fn shows(&mut self, more: &str) {
         self.progress.show(self.totals.run() + self.totals.cases(), self.totals.findings.len(), more);
     }
 
     /// A run waits for memory; it is said once.
-    pub fn postponed(&mut self, what: &str) {
+    pub fn waits(&mut self, what: &str) {
         if !self.postponed {
             self.postponed = true;
             let noun = self.totals.noun;
@@ -381,13 +303,6 @@ impl Collector<'_> {
                 "{what} waits: there is no memory for it beside others; fewer {noun}s run at once from now on"
             ));
         }
-    }
-
-    /// A worker failed.
-    pub fn failed(&mut self, failure: Failure) {
-        self.progress.say(&failure.text);
-        self.totals.trouble(failure.code, failure.text);
-        self.watch.close();
     }
 
     /// A run without a verdict; each reason is said once.

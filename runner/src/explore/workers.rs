@@ -1,12 +1,12 @@
 //! The threads of a search, and the main thread, which takes their results in the order of the runs' numbers and orders what comes next.
 //!
 //! Key types: [`Hunt`] (what a search needs), [`Taker`] (the main thread's side). What goes wrong in one run takes nothing from the others, as in
-//! `campaign::workers`, whose collector judges and saves here too.
+//! `campaign::workers`, whose collector judges and saves here too. Threads and messages are those of `campaign::crew`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bloodhound_abi::SimTime;
 use bloodhound_explore::{Order, Origin, Search, Seen, Settings, StateId};
@@ -16,18 +16,14 @@ use super::observe::{Eyes, seen};
 use super::{Journal, Summary};
 use crate::boots::Boots;
 use crate::branch::Point;
+use crate::bug;
+use crate::campaign::crew::{self, Ended, LOOK, Message, Takes, stopped};
 use crate::campaign::order::Task;
 use crate::campaign::totals::Unjudged;
 use crate::campaign::watch::{Lane, Watch};
-use crate::campaign::workers::{self, Collector, stopped};
+use crate::campaign::workers::{self, Collector};
 use crate::platform::Chosen;
 use crate::session::{Failure, Numbered, Session, Stopped, Worker};
-use crate::{bug, cpus, exit};
-
-/// How often a thread that waits looks whether all has to stop.
-const LOOK: Duration = Duration::from_millis(20);
-/// Time for a run to stop when it is asked to; after that it is left behind.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a search needs.
 pub struct Hunt {
@@ -54,14 +50,6 @@ struct Shared {
     keeps: bool,
 }
 
-/// What became of an order.
-enum Ended {
-    Ran(Box<Ran>),
-    Lost(Unjudged),
-    /// There is no memory for it.
-    TooLarge,
-}
-
 /// A run, what it has shown, and the snapshots that were taken in it.
 struct Ran {
     ran: workers::Ran,
@@ -69,15 +57,7 @@ struct Ran {
     points: Vec<Arc<Point>>,
 }
 
-/// What workers tell.
-enum Message {
-    Begun(u64),
-    Ended(u64, Ended),
-    /// There was no memory for it beside others: it waits.
-    Postponed(u64),
-    /// A worker failed before its first run.
-    Failed(Failure),
-}
+type Sender = mpsc::Sender<Message<u64, Ran>>;
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, VecDeque<Order>> {
@@ -120,7 +100,7 @@ impl Shared {
     }
 
     /// The life of a worker.
-    fn work(&self, sender: &mpsc::Sender<Message>) {
+    fn work(&self, sender: &Sender) {
         self.alive.fetch_add(1, Ordering::AcqRel);
         let (mut worker, lane) = (None, self.hunt.watch.lane());
         // The run for which there was no memory although no other was made.
@@ -138,7 +118,7 @@ impl Shared {
             }
             let begun = Instant::now();
             let ran = bug::contain(|| self.run((&mut worker, &eyes), &order, &lane));
-            let message = match ran {
+            let ended = match ran {
                 ran if lane.is_short() && self.hunt.watch.halted().is_none() => {
                     drop((ran, worker.take()));
                     let is_last = self.relieve(&order, &lane);
@@ -152,20 +132,20 @@ impl Shared {
                         }
                         return;
                     }
-                    Message::Ended(number, Ended::TooLarge)
+                    Ended::TooLarge
                 }
-                Ok(Ok(ran)) => Message::Ended(number, Ended::Ran(Box::new(ran))),
+                Ok(Ok(ran)) => Ended::Ran(Box::new(ran)),
                 Ok(Err(failure)) => {
                     worker = None;
-                    Message::Ended(number, Ended::Lost(self.lost(failure)))
+                    Ended::Lost(crew::lost(failure, &self.hunt.watch, &self.hunt.chosen))
                 }
                 Err(text) => {
                     worker = None;
-                    Message::Ended(number, Ended::Lost(Unjudged::Bug(text)))
+                    Ended::Lost(Unjudged::Bug(text))
                 }
             };
             self.hunt.watch.took(begun.elapsed());
-            if sender.send(message).is_err() {
+            if sender.send(Message::Ended(number, ended)).is_err() {
                 break;
             }
         }
@@ -192,16 +172,6 @@ impl Shared {
         let ran = workers::Ran { outcome: carried.outcome, features };
         Ok(Ran { ran, seen, points: carried.points })
     }
-
-    /// Why a run has no outcome.
-    fn lost(&self, failure: Failure) -> Unjudged {
-        match failure.code {
-            exit::INTERRUPTED => stopped(&self.hunt.watch),
-            exit::UNSUPPORTED => Unjudged::Unsupported(failure.text),
-            exit::BUG | exit::NONDETERMINISM => Unjudged::Bug(failure.text),
-            _ => Unjudged::Host(format!("on {}: {}", self.hunt.chosen.name, failure.text)),
-        }
-    }
 }
 
 /// Makes the runs of a search on so many workers until its budget is used up or something ends it.
@@ -225,39 +195,15 @@ pub fn run_all(hunt: Hunt, jobs: usize, collector: &mut Collector<'_>) -> Result
         alive: AtomicUsize::new(0),
         keeps: collector.keeping.is_some(),
     });
-    let (sender, receiver) = mpsc::channel();
-    let threads = cpus::spawn(jobs, || {
-        let (shared, sender) = (shared.clone(), sender.clone());
-        move || {
-            // What can go wrong in a run is contained there.
-            if let Err(text) = bug::contain(|| shared.work(&sender)) {
-                let failure = Failure { code: exit::BUG, text };
-                let _ignored = sender.send(Message::Failed(failure));
-            }
-        }
-    });
-    let threads = threads?;
-    drop(sender);
-    let mut taker = Taker {
-        shared: &shared,
-        search,
-        collector,
-        waiting: BTreeMap::new(),
-        running: BTreeSet::new(),
-        next,
-    };
-    let ended = taker.collect(&receiver);
+    let mut taker = Taker { shared: &shared, search, collector, waiting: BTreeMap::new(), next };
+    let workers = shared.clone();
+    crew::run(jobs, &mut taker, move |sender: &Sender| workers.work(sender))?;
     taker.collector.totals.search = Some(Summary::of(&taker.search));
     if let Some(Err(failure)) = taker.collector.journal().map(Journal::sync) {
         taker.collector.failed(failure);
     }
+    // Workers that were left behind end when they can.
     shared.over.store(true, Ordering::Relaxed);
-    if ended {
-        for thread in threads {
-            // A panic of its own was contained.
-            let _ignored = thread.join();
-        }
-    }
     Ok(())
 }
 
@@ -284,71 +230,58 @@ struct Taker<'a, 'b> {
     search: Search,
     collector: &'a mut Collector<'b>,
     /// What has ended before a run with a lower number.
-    waiting: BTreeMap<u64, Ended>,
-    /// Runs that were begun and are under way.
-    running: BTreeSet<u64>,
+    waiting: BTreeMap<u64, Ended<Ran>>,
     /// The number of the run that is taken next.
     next: u64,
 }
 
-impl Taker<'_, '_> {
-    /// Until all workers have ended: true; or have not although they should: false.
-    fn collect(&mut self, receiver: &mpsc::Receiver<Message>) -> bool {
-        let mut halted: Option<Instant> = None;
-        loop {
-            match receiver.recv_timeout(LOOK) {
-                Ok(message) => self.take(message),
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    self.rest();
-                    return true;
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) if self.shared.hunt.watch.halted().is_some() => {
-                    if halted.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                        for number in std::mem::take(&mut self.running) {
-                            self.waiting.insert(number, Ended::Lost(stopped(&self.shared.hunt.watch)));
-                        }
-                        self.rest();
-                        return false;
-                    }
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
+impl Takes for Taker<'_, '_> {
+    type Name = u64;
+    type Ran = Ran;
+
+    fn watch(&self) -> &Watch {
+        &self.shared.hunt.watch
+    }
+
+    fn ended(&mut self, number: u64, ended: Ended<Ran>) {
+        self.waiting.insert(number, ended);
+        while let Some(ended) = self.waiting.remove(&self.next) {
+            if self.collector.totals.failed_fast {
+                self.waiting.clear();
+                break;
             }
+            self.take(self.next, ended);
+            self.next += 1;
         }
     }
 
-    fn take(&mut self, message: Message) {
-        match message {
-            Message::Begun(number) => {
-                self.running.insert(number);
-            }
-            Message::Postponed(number) => {
-                self.running.remove(&number);
-                self.collector.postponed(&format!("run {}", number + 1));
-            }
-            Message::Failed(failure) => self.collector.failed(failure),
-            Message::Ended(number, ended) => {
-                self.running.remove(&number);
-                self.waiting.insert(number, ended);
-                while let Some(ended) = self.waiting.remove(&self.next) {
-                    if self.collector.totals.failed_fast {
-                        self.waiting.clear();
-                        break;
-                    }
-                    self.ended(self.next, ended);
-                    self.next += 1;
-                }
-            }
-        }
+    fn postponed(&mut self, number: u64) {
+        self.collector.waits(&format!("run {}", number + 1));
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        self.collector.failed(failure);
+    }
+
+    fn show(&mut self) {
         let (frontier, features) = (self.search.frontier(), self.search.features());
         let state = format!("{} states, {} features", frontier.len(), features.len());
-        self.collector.show(&state);
+        self.collector.shows(&state);
     }
 
+    fn over(&mut self, left: BTreeSet<u64>) {
+        let why = || Ended::Lost(stopped(&self.shared.hunt.watch));
+        self.waiting.extend(left.into_iter().map(|number| (number, why())));
+        self.rest();
+    }
+}
+
+impl Taker<'_, '_> {
     /// What has ended behind a run that never will: the search is cut there, and what was found is found.
     fn rest(&mut self) {
         for (number, ended) in std::mem::take(&mut self.waiting) {
             if !self.collector.totals.failed_fast {
-                self.ended(number, ended);
+                self.take(number, ended);
             }
         }
         self.collector.progress.end();
@@ -370,7 +303,7 @@ impl Taker<'_, '_> {
     }
 
     /// Takes the result of a run, and orders the one that may be chosen now.
-    fn ended(&mut self, number: u64, ended: Ended) {
+    fn take(&mut self, number: u64, ended: Ended<Ran>) {
         // Want of memory says nothing of the run: it is no step of the journal, and a process that goes on makes it again.
         let is_answer = !matches!(ended, Ended::TooLarge);
         let (result, seen, taken) = looked_at(ended, &self.shared.hunt.watch);
@@ -419,7 +352,10 @@ impl Taker<'_, '_> {
 }
 
 /// What is counted of an order, what the search learns from it, and the snapshots that were taken.
-fn looked_at(ended: Ended, watch: &Watch) -> (Result<workers::Ran, Unjudged>, Option<Seen>, Vec<Arc<Point>>) {
+fn looked_at(
+    ended: Ended<Ran>,
+    watch: &Watch,
+) -> (Result<workers::Ran, Unjudged>, Option<Seen>, Vec<Arc<Point>>) {
     match ended {
         Ended::Ran(ended) => {
             let Ran { ran, seen, points } = *ended;
