@@ -544,3 +544,6 @@ fn other_run(case: &Case, outcome: &Outcome) -> String {
         case.found.platform
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -159,3 +159,26 @@ fn judged(group: &Group, properties: &[Property], totals: &Totals) -> Option<See
 pub fn cases_of(session: &Session, left_out: bool) -> Result<Vec<Case>, Failure> {
     if left_out { Ok(Vec::new()) } else { super::cases(&session.project.config.regressions) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::ComposeArgs;
+
+    #[test]
+    fn the_command_runs_the_same_stack() {
+        let usual = Source {
+            config: DEFAULT_CONFIG.into(),
+            compose: ComposeArgs::default(),
+            images: Default::default(),
+            faults: None,
+        };
+        assert_eq!(command(&usual, None), "bloodhound test");
+        let compose = ComposeArgs { compose: vec!["a b.yaml".into()], profile: vec!["debug".into()] };
+        let other = Source { config: "bugs/x.yaml".into(), compose, faults: Some("f.yaml".into()), ..usual };
+        assert_eq!(
+            command(&other, Some("random")),
+            "bloodhound test --config bugs/x.yaml --compose 'a b.yaml' --profile debug --faults f.yaml --strategy random"
+        );
+    }
+}
