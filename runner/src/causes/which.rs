@@ -213,11 +213,15 @@ fn choices(base: &Base) -> Vec<Candidate> {
 
 /// How many choices are not plain that are drawn by the seed, as all of their concern. In a finding that was not shrunk they are most of the run, so none is taken out.
 fn unnamed(base: &Base) -> usize {
-    let open = SURPRISES.map(|concern| (concern, !base.log.plain.contains(&concern)));
-    let is_open = |made: &Made| open.contains(&(made.choice.site.concern(), true));
     let until = base.choices.partition_point(|(at, _)| *at <= base.until);
-    let departs = |made: &Made| made.value != 0 && !matches!(made.choice.site, Site::Switch { .. });
-    base.choices[..until].iter().filter(|(_, made)| departs(made) && is_open(made)).count()
+    base.choices[..until].iter().filter(|(_, made)| is_surprise(made, &base.log.plain)).count()
+}
+
+/// Whether a choice is not plain, and of a concern of which not all is plain that the log does not name.
+fn is_surprise(made: &Made, plain: &[Concern]) -> bool {
+    let concern = made.choice.site.concern();
+    let is_open = SURPRISES.contains(&concern) && !plain.contains(&concern);
+    made.value != 0 && is_open && !matches!(made.choice.site, Site::Switch { .. })
 }
 
 fn operations(base: &Base) -> Vec<Candidate> {
@@ -287,7 +291,19 @@ pub fn fewest(
 
 #[cfg(test)]
 mod tests {
+    use bloodhound_decisions::Part;
+
     use super::*;
+
+    #[test]
+    fn what_the_seed_draws_beside_the_log_is_no_secret() {
+        let policy = Site::Policy { part: bloodhound_decisions::PolicyPart::Order };
+        let made = |site, value| Made { choice: Choice { part: Part::Run, site }, bound: 9, value };
+        assert!(is_surprise(&made(policy, 1), &[Concern::Network]));
+        assert!(!is_surprise(&made(policy, 0), &[]), "it is plain");
+        assert!(!is_surprise(&made(policy, 1), &[Concern::Scheduler]), "the log names what is not plain");
+        assert!(!is_surprise(&made(Site::Arrival { worker: 0, nth: 0 }, 1), &[]), "clients do something");
+    }
 
     #[test]
     fn what_nothing_is_known_of_does_not_weigh_less_than_nothing() {

@@ -96,3 +96,35 @@ fn another_run_does_not_overwrite_a_finding() {
     assert!(refused.to_string().starts_with("/proc/nowhere/x: "), "{refused}");
     std::fs::remove_dir_all(out).expect("no directory");
 }
+
+#[test]
+fn what_is_left_of_a_finding_is_taken_if_it_is_the_same_failure() {
+    let dir = std::env::temp_dir().join(format!("bloodhound-finding-least-{}", std::process::id()));
+    let _ignored = std::fs::remove_dir_all(&dir);
+    let put = |dir: &Path, record: &Record| {
+        std::fs::create_dir_all(dir).expect("a directory");
+        let write = |name: &str, json: serde_json::Result<String>| {
+            std::fs::write(dir.join(name), json.expect("JSON")).expect("a file");
+        };
+        write("finding.json", serde_json::to_string(record));
+        write("decisions.json", serde_json::to_string(&Log::new(0, record.seed)));
+        write("digests.json", serde_json::to_string(&Digests { every: MARK, digests: Vec::new() }));
+    };
+    let taken = |named: &Path| {
+        let (stored, which) = least(named).unwrap_or_else(|failure| panic!("{}", failure.text));
+        (stored.record.digest, which)
+    };
+    put(&dir, &record("whole"));
+    assert_eq!(taken(&dir), ("whole".into(), "the finding, which has not been shrunk"));
+    let shrunk = dir.join(SHRUNK);
+    put(&shrunk, &record("less"));
+    assert_eq!(taken(&dir), ("less".into(), "what `shrink` has left of the finding"));
+    assert_eq!(taken(&shrunk), ("less".into(), "the shrunken finding"));
+    for other in [Record { seed: 4, ..record("less") }, Record { property: "q".into(), ..record("less") }] {
+        put(&shrunk, &other);
+        assert_eq!(taken(&dir), ("whole".into(), "the finding; its `shrunk` is another failure"));
+    }
+    std::fs::write(shrunk.join("finding.json"), "{").expect("a file");
+    assert_eq!(taken(&dir), ("whole".into(), "the finding; its `shrunk` cannot be read"));
+    std::fs::remove_dir_all(dir).expect("removed");
+}
