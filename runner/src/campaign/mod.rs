@@ -91,12 +91,13 @@ fn measure(args: &Args, session: &mut Session) -> Result<(), Failure> {
 /// for this one.
 fn refused(args: &Args, failure: &Failure) {
     let files = args.common.out.iter().map(|dir| dir.join("junit.xml")).chain(args.common.junit.clone());
-    reports::refused(files, &config(args), args.seeds.unwrap_or_default(), failure);
+    reports::refused(files, refusal(args, failure));
 }
 
-/// The configuration, as the command line names it.
-fn config(args: &Args) -> String {
-    args.common.source.config.display().to_string()
+/// The report of a campaign that is not begun.
+fn refusal(args: &Args, failure: &Failure) -> Result<String, String> {
+    let config = args.common.source.config.display().to_string();
+    reports::refusal(&config, args.seeds.unwrap_or_default(), failure)
 }
 
 /// `test` on a platform that is chosen when the reports have their place.
@@ -127,8 +128,7 @@ pub fn campaign(
     let left_out = args.common.no_regressions || args.live;
     let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| {
         // The failure that is told is the one that is there already.
-        let refusal = reports::refusal(&config(args), args.seeds.unwrap_or_default(), failure);
-        let _ignored = refusal.and_then(|xml| reports.write(&xml));
+        let _ignored = refusal(args, failure).and_then(|xml| reports.write(&xml));
     })?;
     if let Some(text) = reports.earlier() {
         print::say(&text);

@@ -103,14 +103,13 @@ impl Drop for Reports {
     }
 }
 
-/// Puts the reason why nothing is run, or joined, into report files that no campaign uses: those of an earlier one would speak for this one.
-pub fn refused(files: impl Iterator<Item = PathBuf>, config: &str, wanted: u64, failure: &Failure) {
+/// Puts a [`refusal`] into report files that no campaign uses: those of an earlier one would speak for this one.
+pub fn refused(files: impl Iterator<Item = PathBuf>, refusal: Result<String, String>) {
     // The failure that is told is the one that is there already; a file that cannot be replaced stays as it is.
-    let _ignored =
-        refusal(config, wanted, failure).map(|xml| files.for_each(|path| drop(claim(&path, &xml))));
+    let _ignored = refusal.map(|xml| files.for_each(|path| drop(claim(&path, &xml))));
 }
 
-/// The report of a campaign that is not begun.
+/// The report that says why nothing is run, or joined.
 ///
 /// # Errors
 /// For the user.

@@ -75,7 +75,8 @@ pub fn run(args: &Args) -> u8 {
 fn refused(args: &Args, failure: &Failure) {
     let Some(out) = &args.out else { return };
     let own = out.is_dir().then(|| out.join("junit.xml"));
-    reports::refused(own.into_iter().chain(args.junit.clone()), "bloodhound merge", 0, failure);
+    let refusal = reports::refusal("bloodhound merge", 0, failure);
+    reports::refused(own.into_iter().chain(args.junit.clone()), refusal);
 }
 
 /// Lists what has no result.
