@@ -6,11 +6,11 @@
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Log, Made};
 use bloodhound_sim::faults::{Effect, Planned};
-use bloodhound_sim::notice::{LogEntry, Notice, PhaseChange};
 
 use crate::group::Group as Target;
 use crate::plan::Property;
 use crate::session::{Failure, Outcome, Stopped};
+use crate::shrink::case::services_ready;
 use crate::shrink::pool::{Pool, Ran};
 use crate::shrink::search::interrupted;
 
@@ -135,7 +135,7 @@ impl Base {
     /// The base of a run that fails; `None` if it does not.
     pub fn new(ran: Ran, choices: Vec<(SimTime, Made)>, target: &Target) -> Option<Base> {
         let until = target.violated(&ran.outcome)?.at;
-        let from = ready(&ran.outcome);
+        let from = services_ready(&ran.outcome).unwrap_or_default();
         let log = (*ran.outcome.decisions).clone();
         Some(Base { ran, log, choices, from, until })
     }
@@ -149,10 +149,4 @@ impl Base {
             .filter(|(entry, effect)| *effect == Effect::Begun && entry.begin <= self.until);
         begun.map(|(entry, _)| entry)
     }
-}
-
-/// When the services of a run were ready.
-pub fn ready(outcome: &Outcome) -> SimTime {
-    let ready = |entry: &&LogEntry| matches!(entry.what, Notice::Phase(PhaseChange::Ready));
-    outcome.log.iter().find(ready).map_or(SimTime::ZERO, |entry| entry.at)
 }

@@ -129,6 +129,12 @@ pub fn ready(outcome: &Outcome) -> SimTime {
     outcome.log.iter().find(began).map_or(SimTime::default(), |entry| entry.at)
 }
 
+/// When the services of a run were ready, which is the end of its boot.
+pub fn services_ready(outcome: &Outcome) -> Option<SimTime> {
+    let ready = |entry: &&LogEntry| matches!(entry.what, Notice::Phase(PhaseChange::Ready));
+    outcome.log.iter().find(ready).map(|entry| entry.at)
+}
+
 /// When the faults were over, if nothing ended the run before.
 pub fn faults_end(outcome: &Outcome) -> SimTime {
     let said = outcome.decisions.overrides.get(&in_run(phase_end())).map(|said| said.value);
@@ -139,8 +145,7 @@ pub fn faults_end(outcome: &Outcome) -> SimTime {
 
 /// The log of a run with another schedule and other delays of packets, the `nth`, from the end of its boot on.
 pub fn in_another_schedule(ran: &Ran, log: &Log, nth: u64) -> Log {
-    let ready = |entry: &&LogEntry| matches!(entry.what, Notice::Phase(PhaseChange::Ready));
-    let from = ran.outcome.log.iter().find(ready).map_or(0, |entry| entry.at.0.saturating_add(1));
+    let from = services_ready(&ran.outcome).map_or(0, |at| at.0.saturating_add(1));
     let concerns = vec![Concern::Scheduler, Concern::Network];
     let mut log = log.clone();
     log.epochs.retain(|epoch| (epoch.from, &epoch.concerns) != (from, &concerns));
