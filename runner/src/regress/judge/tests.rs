@@ -35,16 +35,16 @@ fn cases(seeds: std::ops::Range<u64>) -> Vec<Case> {
     seeds.map(of).collect()
 }
 
-/// Runs cases on a platform: what came of each, and the seeds of the findings in the order in which they were written.
+/// Runs cases on a platform: what came of each, and seeds and failures of the findings in the order in which they were written.
 fn judged(
     session: &Arc<Session>,
     chosen: Chosen,
     (cases, jobs): (&[Case], usize),
     watch: &Watch,
-) -> (Vec<Judged>, Vec<u64>) {
+) -> (Vec<Judged>, Vec<(u64, Group)>) {
     let kept = Mutex::new(Vec::new());
-    let keep = |_: &Session, _: Option<&str>, outcome: &Outcome, _: &Violation| {
-        kept.lock().expect("nobody panics").push(outcome.seed);
+    let keep = |_: &Session, _: Option<&str>, outcome: &Outcome, violation: &Violation| {
+        kept.lock().expect("nobody panics").push((outcome.seed, Group::of_violation(violation)));
         Ok(PathBuf::from(outcome.seed.to_string()))
     };
     let order = Order {
@@ -82,19 +82,17 @@ fn findings_are_written_in_the_order_of_the_cases() {
     let otherwise = Verdict::FailsOtherwise;
     let wanted = [("seed-1", otherwise), ("seed-2", otherwise), ("seed-3", otherwise), ("seed-4", otherwise)];
     assert_eq!(names_and_verdicts(&first), wanted, "{}", first[0].says);
-    assert_eq!(kept, [1, 2, 3, 4]);
+    assert_eq!(kept.iter().map(|(seed, _)| *seed).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let shown = first[2].shown.as_ref().expect("a failing run");
     assert_eq!((shown.seed, shown.kept.as_deref()), (3, Ok(Path::new("3"))));
     // Those of the failure itself fail, and what a known case marks is no news in a run of another one.
-    let group =
-        Group { property: "up".into(), kind: "safety".into(), shape: crate::group::shape(&shown.text) };
     cases.truncate(2);
-    (cases[0].group, cases[0].known) = (group, Some(String::new()));
-    let (second, kept) = judged(&session, ptrace, (&cases, 1), &watch());
+    (cases[0].group, cases[0].known) = (kept[0].1.clone(), Some(String::new()));
+    let (second, again) = judged(&session, ptrace, (&cases, 1), &watch());
     assert_eq!((second[0].verdict, second[0].fails_gate()), (Verdict::Fails, false), "{}", second[0].says);
     assert_eq!(second[1].verdict, Verdict::Open(exit::INCONCLUSIVE), "{}", second[1].says);
     assert!(second[1].says.contains("there is no property"), "{}", second[1].says);
-    assert_eq!(kept, [1]);
+    assert_eq!(again, kept[..1]);
     std::fs::remove_dir_all(dir).expect("removed");
 }
 
