@@ -2,7 +2,7 @@
 //! end which failures are gone.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bloodhound_explore::Strategy;
 
@@ -76,7 +76,8 @@ impl Ledger {
         // A seed is another run by another strategy.
         stack.push_str(&format!(" --strategy {}", strategy.name()));
         let of_config = session.plan.strategy == strategy;
-        let command = command(source, (!of_config).then(|| strategy.name()));
+        let elsewhere = Some(out).filter(|out| **out != session.plan.out);
+        let command = command(source, (!of_config).then(|| strategy.name()), elsewhere);
         Ledger { cases, seen: Some(Seen::open(out, stack, command)) }
     }
 
@@ -111,14 +112,16 @@ impl Ledger {
 }
 
 /// The command that runs seeds of the same stack, without their numbers.
-fn command(source: &Source, strategy: Option<&str>) -> String {
-    let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+fn command(source: &Source, strategy: Option<&str>, out: Option<&Path>) -> String {
+    let path = |path: &Path| path.to_string_lossy().into_owned();
     let config = Some(path(&source.config)).filter(|config| config != DEFAULT_CONFIG);
     let mut options: Vec<(&str, String)> = config.into_iter().map(|config| ("--config", config)).collect();
     options.extend(source.compose.compose.iter().map(|file| ("--compose", path(file))));
     options.extend(source.compose.profile.iter().map(|name| ("--profile", name.clone())));
     options.extend(source.faults.iter().map(|file| ("--faults", path(file))));
     options.extend(strategy.map(|name| ("--strategy", name.to_owned())));
+    // What is gone stands there.
+    options.extend(out.map(|dir| ("--out", path(dir))));
     let words = options.iter().map(|(option, value)| format!(" {option} {}", bug::quote(value)));
     format!("bloodhound test{}", words.collect::<String>())
 }
@@ -173,12 +176,12 @@ mod tests {
             images: Default::default(),
             faults: None,
         };
-        assert_eq!(command(&usual, None), "bloodhound test");
+        assert_eq!(command(&usual, None, None), "bloodhound test");
         let compose = ComposeArgs { compose: vec!["a b.yaml".into()], profile: vec!["debug".into()] };
         let other = Source { config: "bugs/x.yaml".into(), compose, faults: Some("f.yaml".into()), ..usual };
         assert_eq!(
-            command(&other, Some("random")),
-            "bloodhound test --config bugs/x.yaml --compose 'a b.yaml' --profile debug --faults f.yaml --strategy random"
+            command(&other, Some("random"), Some(Path::new("out2"))),
+            "bloodhound test --config bugs/x.yaml --compose 'a b.yaml' --profile debug --faults f.yaml --strategy random --out out2"
         );
     }
 }
