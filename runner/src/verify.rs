@@ -144,7 +144,7 @@ fn branched(
         let booted = Arc::new(boot(&mut worker, number, Some(&equal.run.counted))?);
         let log = worker.log_of(args.seed, session.plan.strategy, booted.decisions.log());
         let checked = check::moments(&mut worker, &booted, log, count)
-            .and_then(|checked| checked.is_of(&equal.run.digest))
+            .and_then(|checked| checked.require_run(&equal.run.digest))
             .map_err(|failure| not_equal(args, chosen, failure))?;
         moments += checked.moments;
         others += checked.others;

@@ -258,7 +258,7 @@ fn workers_over(dir: &Path, store: &str, environment: &[(&str, String)]) {
     victim.wait().expect("it has ended");
     // It has told what it ran, for merges that find it.
     let manifest = std::fs::read_to_string(dir.join("workers/victim/shard.json")).expect("a manifest");
-    assert!(manifest.contains("/app/watcher") && manifest.contains("\"ended\": null"), "{manifest}");
+    assert!(manifest.contains("\"path\": \"watcher\"") && manifest.contains("\"ended\": null"), "{manifest}");
     let others: Vec<Child> = ["a", "b"].map(|name| worker(dir, name, store, environment)).into();
     for mut other in others {
         let ended = other.wait().expect("it ends").code();

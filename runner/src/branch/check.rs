@@ -43,7 +43,7 @@ impl Checked {
     ///
     /// # Errors
     /// It was not.
-    pub fn is_of(self, digest: &str) -> Result<Checked, Failure> {
+    pub fn require_run(self, digest: &str) -> Result<Checked, Failure> {
         same(&self.digest, digest, || "the run that others branch off".to_owned())?;
         if self.moments == 0 {
             let text = "there is no moment of the run from which others could go on".to_owned();
