@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn a_log_says_that_every_kind_is_as_configured() {
-        let spec = FaultSpec { swarm: true, ..FaultSpec::default() };
-        let spec = spec.with_rate(Kind::Drop, 5).with_rate(Kind::Crash, 6);
+        let mut spec = FaultSpec::default().with_rate(Kind::Drop, 5).with_rate(Kind::Crash, 6);
+        spec.swarm = true;
         let mut log = Log::new(0, 1);
         log.overrides.extend(every_kind(&spec));
         let mut decisions = Decisions::new(log, Mode::Strict);
