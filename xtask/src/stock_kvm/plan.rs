@@ -90,13 +90,15 @@ fn probe() -> Result<String, Failure> {
 }
 
 fn tests(short: bool, platform: Platform, place: &Place, script: &mut Script) -> Result<(), Failure> {
-    cargo(place, &["build", "--release", "-p", "bloodhound"])?;
+    let all = test_executables(place)?;
     let bloodhound = place.target.join("release/bloodhound").to_string_lossy().into_owned();
     script.run("probe of /dev/kvm", &place.workspace, &[&probe()?, "probe-kvm"]);
-    let package = format!("bloodhound-platform-{}", platform.name());
-    for test in test_executables(place, &["-p", &package])? {
-        script.run(&test.title, &test.directory, &[&test.executable]);
+    let package = format!("platform-{}", platform.name());
+    let of_platform: Vec<&Test> = all.iter().filter(|test| test.package == package).collect();
+    if of_platform.is_empty() {
+        return Err(Failure::Broken(format!("cargo has built no test of {package}")));
     }
+    of_platform.iter().for_each(|test| script.test(test));
     let build = place.workspace.join("conformance/build.sh");
     run_here(Command::new(&build).env("CARGO_TARGET_DIR", &place.target), &build.to_string_lossy())?;
     if short {
@@ -111,10 +113,9 @@ fn tests(short: bool, platform: Platform, place: &Place, script: &mut Script) ->
             script.run(&program, &place.workspace, &words);
         }
     } else {
-        let mut selected = vec!["-p", "bloodhound"];
-        selected.extend(PROGRAM_TESTS.iter().flat_map(|test| ["--test", test]));
-        for test in test_executables(place, &selected)? {
-            script.run(&test.title, &test.directory, &[&test.executable]);
+        for name in PROGRAM_TESTS {
+            let test = all.iter().find(|test| test.package == "runner" && test.name == name);
+            script.test(test.ok_or_else(|| Failure::Broken(format!("cargo has built no test {name}")))?);
         }
     }
     script.run("bloodhound doctor", &place.workspace, &[&bloodhound, "doctor"]);
@@ -145,6 +146,11 @@ impl Script {
             }
         }
         self.line("export", &[&format!("BLOODHOUND_TEST_PLATFORM={}", platform.name())]);
+    }
+
+    fn test(&mut self, test: &Test) {
+        let title = format!("{}: tests of {}", test.package, test.name);
+        self.run(&title, &test.directory, &[&test.executable]);
     }
 
     fn run(&mut self, title: &str, directory: &Path, words: &[&str]) {
@@ -200,11 +206,6 @@ fn cargo_program() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-fn cargo(place: &Place, arguments: &[&str]) -> Result<(), Failure> {
-    let mut command = Command::new(cargo_program());
-    run_here(command.args(arguments).current_dir(&place.workspace), &format!("cargo {}", arguments.join(" ")))
-}
-
 /// Runs a command on this machine with its output on standard error: standard output is the tests'.
 fn run_here(command: &mut Command, text: &str) -> Result<(), Failure> {
     eprintln!("+ {text}");
@@ -218,23 +219,30 @@ fn run_here(command: &mut Command, text: &str) -> Result<(), Failure> {
 /// A test executable.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Test {
-    title: String,
+    /// The directory of its package, without those above it.
+    package: String,
+    name: String,
     executable: String,
     /// The package's, where cargo runs tests.
     directory: PathBuf,
 }
 
-/// Builds tests, and finds the executables.
-fn test_executables(place: &Place, selected: &[&str]) -> Result<Vec<Test>, Failure> {
-    let mut arguments = vec!["test", "--release", "--no-run", "--message-format", "json-render-diagnostics"];
-    arguments.extend(selected);
+/// Builds all tests and the command, and finds the executables of tests. It is what `test.sh` builds: for a part of the packages cargo would
+/// compile nearly all of them once more, as other features of dependencies would be wanted.
+fn test_executables(place: &Place) -> Result<Vec<Test>, Failure> {
+    let arguments =
+        ["test", "--release", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"];
     let text = format!("cargo {}", arguments.join(" "));
     eprintln!("+ {text}");
-    let output = Command::new(cargo_program())
-        .args(&arguments)
-        .current_dir(&place.workspace)
-        .stderr(Stdio::inherit())
-        .output();
+    let mut command = Command::new(cargo_program());
+    command.args(arguments).current_dir(&place.workspace).stderr(Stdio::inherit());
+    // What cargo says of the package of this program: a dependency whose build script looks at it would be compiled once more.
+    let of_package = |name: &String| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(of_package).for_each(|name| {
+        command.env_remove(name);
+    });
+    let output = command.output();
     let output = output.map_err(|e| Failure::Missing(format!("cargo: {e}")))?;
     if !output.status.success() {
         return Err(Failure::Broken(format!("{text}: {}", output.status)));
@@ -252,9 +260,9 @@ fn test(message: &str) -> Option<Test> {
         return None;
     }
     let directory = Path::new(message["manifest_path"].as_str()?).parent()?;
-    let package = directory.file_name()?.to_string_lossy();
     Some(Test {
-        title: format!("{package}: tests of {}", message["target"]["name"].as_str()?),
+        package: directory.file_name()?.to_str()?.to_owned(),
+        name: message["target"]["name"].as_str()?.to_owned(),
         executable: message["executable"].as_str()?.to_string(),
         directory: directory.to_path_buf(),
     })
@@ -280,8 +288,8 @@ mod tests {
             "target":{"name":"traps"},"executable":"/t/release/deps/traps-1"}"#;
         let found = test(message).expect("a test");
         assert_eq!(
-            (found.title.as_str(), found.executable.as_str()),
-            ("abi: tests of traps", "/t/release/deps/traps-1")
+            (found.package.as_str(), found.name.as_str(), found.executable.as_str()),
+            ("abi", "traps", "/t/release/deps/traps-1")
         );
         assert_eq!(found.directory, Path::new("/w/vmm/abi"));
         assert_eq!(test(&message.replace("true", "false")), None);
