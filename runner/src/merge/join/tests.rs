@@ -158,24 +158,24 @@ fn a_rerun_of_what_was_stopped_takes_its_place() {
     }
 }
 
+/// Two parts of a campaign, of which the first ended at the finding of its first seed.
+fn stopped_by(finding: SeedRecord) -> [Piece; 2] {
+    let mut part = shard(1, vec![finding]);
+    part.manifest.as_mut().and_then(|manifest| manifest.ended.as_mut()).expect("it has ended").failed_fast =
+        true;
+    [part, shard(2, vec![held(1)])]
+}
+
 #[test]
 fn the_first_finding_of_a_campaign_that_stops_there_explains_the_rest() {
-    let mut part = shard(1, vec![violated(0)]);
-    if let Some(ended) = part.manifest.as_mut().and_then(|manifest| manifest.ended.as_mut()) {
-        ended.failed_fast = true;
-    }
-    let joined = Joined::of(&[part, shard(2, vec![held(1)])]).expect("they fit");
+    let joined = Joined::of(&stopped_by(violated(0))).expect("they fit");
     let (totals, codes) = totals(&joined, None);
     assert_eq!((totals.findings.len(), codes.len(), totals.failed_fast), (1, 0, true));
 }
 
 #[test]
 fn a_known_finding_explains_nothing_that_is_missing() {
-    let mut part = shard(1, vec![known(0)]);
-    if let Some(ended) = part.manifest.as_mut().and_then(|manifest| manifest.ended.as_mut()) {
-        ended.failed_fast = true;
-    }
-    let joined = Joined::of(&[part, shard(2, vec![held(1)])]).expect("they fit");
+    let joined = Joined::of(&stopped_by(known(0))).expect("they fit");
     assert_eq!(totals(&joined, None).1, [exit::INCONCLUSIVE]);
 }
 
