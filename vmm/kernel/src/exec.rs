@@ -253,6 +253,10 @@ impl Ctx<'_> {
                 return Err(stop);
             }
         };
+        for vma in &vmas {
+            self.node.copy_data(mm_id, vma);
+            self.node.mms[mm_id].expect(vma.start, vma.end);
+        }
         self.commit(image, envp, mm_id, Regs::user(entry, sp));
         Ok(())
     }

@@ -197,7 +197,11 @@ impl CodeView {
 }
 
 /// The unchanged file behind an address, and the number of the page in it.
-fn file_of(node: &Node, mm: MmId, addr: u64) -> Option<(bloodhound_vfs::Ino, &Arc<FileImage>, u64)> {
+pub(crate) fn file_of(
+    node: &Node,
+    mm: MmId,
+    addr: u64,
+) -> Option<(bloodhound_vfs::Ino, &Arc<FileImage>, u64)> {
     let vma = node.mms[mm].find(addr)?;
     let Backing::File { ino, offset } = vma.backing else { return None };
     let index = (offset + (addr - vma.start)) / PAGE;

@@ -21,6 +21,7 @@ pub mod notice;
 mod out_of_memory;
 pub mod output;
 pub mod outside;
+mod page_faults;
 pub mod profile;
 pub mod queue;
 mod record;

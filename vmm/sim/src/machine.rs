@@ -24,6 +24,7 @@ use crate::computing::{SuspectAt, Suspicion, Trial};
 use crate::event::{Event, Listener};
 use crate::faults::Patterns;
 use crate::output::{Answers, Computing, Output};
+use crate::page_faults::UsedPages;
 use crate::profile::{Profile, Profiler};
 use crate::queue::Due;
 use crate::scenario::Scenario;
@@ -92,6 +93,7 @@ pub struct Machine {
     pub(crate) kept: Option<World>,
     pub(crate) spaces: Spaces,
     pub(crate) code: CodeView,
+    pub(crate) used: UsedPages,
     pub(crate) scratch: Vec<Mapping>,
     /// The loop looks at its condition after each step of a node.
     pub(crate) each_step: bool,
@@ -146,6 +148,7 @@ impl Machine {
             world,
             platform: WithCodePoints::new(platform),
             code,
+            used: UsedPages::default(),
             base,
             scenario,
             listeners: Vec::new(),

@@ -14,7 +14,6 @@ use bloodhound_kernel::ctx::Outside;
 use bloodhound_kernel::dispatch::Outcome;
 use bloodhound_kernel::ids::{MmId, Pid, Tid};
 use bloodhound_kernel::mm::PAGE;
-use bloodhound_kernel::mm::fault::Fault;
 use bloodhound_kernel::node::MachineId;
 use bloodhound_kernel::signal::fault_info;
 use bloodhound_kernel::task::TaskState;
@@ -24,7 +23,6 @@ use bloodhound_platform::{Mapping, Platform, Prot, SpaceId, Stops, TaskKey, Trap
 use crate::breakpoints::Watched;
 use crate::computing::suspect::Next;
 use crate::computing::{Counting, Suspicion};
-use crate::convert;
 use crate::event::Event;
 use crate::machine::{Machine, MachineError};
 use crate::spin::Progress;
@@ -224,11 +222,17 @@ impl Machine {
         }
         let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
         let node = Arc::make_mut(arc);
+        let mut changes = false;
         for (addr, len) in node.mms[mm].invalid.drain(..) {
+            changes |= self.platform.memory(space).is_some_and(|shown| shown.touches(addr, len));
             self.platform.unmap(space, addr, len);
         }
         if std::mem::take(&mut node.mms[mm].protect) {
             self.platform.write_protect(space);
+        }
+        if changes {
+            // The platform has to change its mappings anyway.
+            self.map_ahead(id, tid, (mm, space));
         }
         self.load_vectors(id, tid, space)
     }
@@ -399,49 +403,6 @@ impl Machine {
         })
     }
 
-    /// Answers a page fault: maps the page and its neighbours, or gives the task a signal.
-    fn page_fault(
-        &mut self,
-        id: MachineId,
-        tid: Tid,
-        (mm, space): (MmId, SpaceId),
-        addr: u64,
-        access: Option<Access>,
-    ) -> Option<Ran> {
-        // `None`: the platform does not know what kind of access it was. It is then answered as a read. If it was a write, it
-        // faults again on the page that is mapped by then, and that fault is known to be a write.
-        let access = access.unwrap_or(Access::Read);
-        match self.world.node_mut(id).page_fault_of(tid, mm, addr, access) {
-            Fault::Map(mut pages) => {
-                for (space, page) in self.code.take_surplus() {
-                    self.platform.unmap(SpaceId(space), page, PAGE);
-                }
-                let node = self.world.node_mut(id);
-                let container = node.container_of_any(node.task(tid).pid);
-                let (service, mounts) = (container.id, container.mounts);
-                if self.code.observer().is_some() {
-                    // Paths are those that the task sees.
-                    node.vfs.enter_namespace(mounts);
-                }
-                self.code.replace(&self.world.nodes[&id], mm, service, &mut pages);
-                let mut scratch = std::mem::take(&mut self.scratch);
-                convert::mappings(&pages, &mut scratch);
-                let node = self.world.node_mut(id);
-                for (at, len) in node.mms[mm].invalid.drain(..) {
-                    self.platform.unmap(space, at, len);
-                }
-                self.platform.map(space, &scratch);
-                self.scratch = scratch;
-                self.relieve(id, tid)
-            }
-            Fault::Signal(signo, code, at) => {
-                let error_code = self.world.nodes[&id].fault_error(mm, addr, access);
-                let exception = Exception { vector: vector::PF, error_code, address: addr };
-                Some(self.fault_signal(id, tid, fault_info(signo, code, at), exception))
-            }
-        }
-    }
-
     /// Executes one instruction that stores to address `addr`, in the page that the instruction itself lies in, where this page
     /// is patched ([`Node::stores_into_its_own_code`]): to make some instructions trap, the processor executes a patched copy of
     /// the page instead of the program's own bytes. A patched page is never mapped writable and executable at once, so the
@@ -536,7 +497,13 @@ impl Machine {
         Ok(self.fault_signal(id, tid, info, exception))
     }
 
-    fn fault_signal(&mut self, id: MachineId, tid: Tid, info: Siginfo, exception: Exception) -> Ran {
+    pub(crate) fn fault_signal(
+        &mut self,
+        id: MachineId,
+        tid: Tid,
+        info: Siginfo,
+        exception: Exception,
+    ) -> Ran {
         self.world.node_mut(id).force_fault(tid, info, exception);
         Ran::Fault(info.signo as u32)
     }

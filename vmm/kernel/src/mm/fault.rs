@@ -178,7 +178,7 @@ impl Node {
     }
 
     /// Makes one page of `vma` resident for `access`; `None` beyond the end of a file.
-    fn resident(&mut self, mm: MmId, vma: &Vma, addr: u64, access: Access) -> Option<PageMapping> {
+    pub(super) fn resident(&mut self, mm: MmId, vma: &Vma, addr: u64, access: Access) -> Option<PageMapping> {
         let exec = vma.prot & c::PROT_EXEC != 0;
         let writable = vma.prot & c::PROT_WRITE != 0;
         let page = addr / PAGE;

@@ -5,6 +5,7 @@
 //! Neighbours: [`pages`] (private frames), [`fault`] (residency), [`user`] (copies to and from programs),
 //! `sys::memory` (the system calls).
 
+mod ahead;
 pub mod code;
 pub mod fault;
 mod free;
@@ -201,6 +202,8 @@ pub struct Mm {
     pub pages: PageTable,
     /// Ranges (address, bytes) whose platform mappings are stale.
     pub invalid: Vec<(u64, u64)>,
+    /// Ranges (first address, one past the last) which the program is about to touch ([`Node::take_ahead`](crate::node::Node)).
+    ahead: Vec<(u64, u64)>,
     /// Writable platform mappings are stale: private pages have become shared.
     pub protect: bool,
     /// The address space which this one was forked from: what the platform shows there will do here, read-only.
@@ -246,6 +249,7 @@ impl Mm {
             vmas: Map::new(),
             pages: PageTable::default(),
             invalid: Vec::new(),
+            ahead: Vec::new(),
             protect: false,
             parent: None,
             brk: (0, 0),
@@ -274,6 +278,7 @@ impl Mm {
         child.protect = false;
         child.parent = Some(self.space);
         child.invalid.clear();
+        child.ahead.clear();
         // "Memory locks are not inherited by a child created via fork(2)" (mlock(2)).
         child.lock_future = Lock::No;
         if child.locked > 0 {

@@ -116,12 +116,19 @@ pub fn mmap(
         k.node.forget_backing(&vma.backing);
         return err(errno);
     }
+    let mut segment = false;
     k.node.with_recount(k.pid, mm, &[(start, start + len)], |m| {
         if fixed {
-            m.remove(start, start + len);
+            segment = m.remove(start, start + len).iter().any(|old| is_same_file(&old.backing, &vma.backing));
         }
-        m.insert(vma);
+        if file.is_some() {
+            m.expect(start, start + len);
+        }
+        m.insert(vma.clone());
     });
+    if segment {
+        k.node.copy_data(mm, &vma);
+    }
     if lock == Lock::Now {
         k.populate(start, start + len);
     }
@@ -131,6 +138,11 @@ pub fn mmap(
         k.accessed(id);
     }
     Ok(start)
+}
+
+/// Whether two mappings are of one file: a loader maps a library as a whole, and its segments over that.
+fn is_same_file(one: &Backing, other: &Backing) -> bool {
+    matches!((one, other), (Backing::File { ino: one, .. }, Backing::File { ino: other, .. }) if one == other)
 }
 
 impl Ctx<'_> {
@@ -327,7 +339,10 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
         return err(refused);
     }
     k.may_protect(&slices, (start, end), prot)?;
-    k.node.with_recount(k.pid, mm, &[(start, end)], |m| m.change(start, end, |v| v.protect(prot)));
+    k.node.with_recount(k.pid, mm, &[(start, end)], |m| {
+        m.change(start, end, |v| v.protect(prot));
+        m.expect_if_small(start, end);
+    });
     if prot & c::PROT_EXEC == 0 {
         k.node.mms[mm].pages.forget_code(start / PAGE, end / PAGE);
     }
