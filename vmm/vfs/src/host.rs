@@ -513,11 +513,10 @@ fn read_image(path: &Path) -> io::Result<FileImage> {
     if found.len() >= large::LARGE {
         return large::read_large(path, file, found.len());
     }
-    let (mut pages, mut size, mut hash) = (PageMap::default(), 0u64, Sha256::new());
+    let (mut pages, mut size) = (PageMap::default(), 0u64);
     let mut buffer = vec![0u8; 64 * PAGE as usize];
     loop {
         let len = fill(&mut file, &mut buffer)?;
-        hash.update(&buffer[..len]);
         buffer[len..].fill(0);
         let (whole, _) = buffer[..len.next_multiple_of(PAGE as usize)].as_chunks::<{ PAGE as usize }>();
         // Frames that are neighbours can be mapped at once.
@@ -528,7 +527,7 @@ fn read_image(path: &Path) -> io::Result<FileImage> {
         }
         size += len as u64;
         if len < buffer.len() {
-            return Ok(FileImage::whole(pages, size, hash.finalize().into()));
+            return Ok(FileImage::whole(pages, size));
         }
     }
 }

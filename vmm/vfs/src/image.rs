@@ -72,7 +72,8 @@ pub struct ImageContent {
 #[derive(Clone, Debug)]
 pub struct FileImage {
     size: u64,
-    sha256: [u8; 32],
+    /// Of a file in memory it is made when somebody asks: most programs run without.
+    sha256: OnceLock<[u8; 32]>,
     content: Content,
 }
 
@@ -87,7 +88,7 @@ enum Content {
 /// Two images with one digest have the same bytes.
 impl PartialEq for FileImage {
     fn eq(&self, other: &FileImage) -> bool {
-        (self.size, self.sha256) == (other.size, other.sha256)
+        self.size == other.size && self.sha256() == other.sha256()
     }
 }
 
@@ -100,18 +101,18 @@ impl FileImage {
         for (index, page) in bytes.chunks(PAGE as usize).enumerate() {
             pages.set(index as u64, Frame::from_slice(page));
         }
-        FileImage::whole(pages, bytes.len() as u64, Sha256::digest(bytes).into())
+        FileImage::whole(pages, bytes.len() as u64)
     }
 
-    /// An image whose pages are in memory. `sha256` is the digest of its content.
-    pub fn whole(pages: PageMap, size: u64, sha256: [u8; 32]) -> FileImage {
-        FileImage { size, sha256, content: Content::Whole(pages) }
+    /// An image whose pages are in memory.
+    pub fn whole(pages: PageMap, size: u64) -> FileImage {
+        FileImage { size, sha256: OnceLock::new(), content: Content::Whole(pages) }
     }
 
     /// An image that is read when it is used. `sha256` names its content: two files with equal names have equal bytes.
     pub fn lazy(source: Arc<dyn Blocks>, size: u64, sha256: [u8; 32]) -> FileImage {
         let blocks = (0..size.div_ceil(BLOCK)).map(|_| OnceLock::new()).collect();
-        FileImage { size, sha256, content: Content::Lazy { source, blocks } }
+        FileImage { size, sha256: OnceLock::from(sha256), content: Content::Lazy { source, blocks } }
     }
 
     /// Bytes.
@@ -119,9 +120,16 @@ impl FileImage {
         self.size
     }
 
-    /// What names the content.
+    /// What names the content: of a file in memory the digest of its bytes.
     pub fn sha256(&self) -> [u8; 32] {
-        self.sha256
+        *self.sha256.get_or_init(|| {
+            let mut hash = Sha256::new();
+            for index in 0..self.size.div_ceil(PAGE) {
+                let len = (self.size - index * PAGE).min(PAGE) as usize;
+                hash.update(&self.page(index).map_or(&[0; PAGE as usize], Frame::bytes)[..len]);
+            }
+            hash.finalize().into()
+        })
     }
 
     /// The frame of a page; `None` for zeros.
