@@ -1,6 +1,6 @@
 //! The programs of conformance/, which hold natively, hold under `bloodhound exec` as well: every check is ok but those of
 //! conformance-known-failures.txt, which must fail, two runs have one digest, and so has a run with the standing tests (platform state dropped, sleepers woken for nothing, the world
-//! cloned every few steps), at several rhythms, and one on each platform in which every known block of every program and library is observed,
+//! cloned every few steps), at several rhythms (`cargo xtask long conformance` runs all of them with each build), and one on each platform in which every known block of every program and library is observed,
 //! as code coverage does it. BLOODHOUND_TEST_PLATFORM chooses the platform; on another than ptrace the
 //! digests must be those of ptrace too, where that is to be had.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
@@ -9,12 +9,13 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
 use common::{
     Ran, emulated_processor, exec, exec_on, finish, have, in_parallel, left_out, platform, repository, say,
+    seeds_or,
 };
 
 /// Programs that print no checks: `nondet` has a test of its own, `tokio-server` serves until it is ended.
@@ -22,6 +23,16 @@ const OTHERS: [&str; 2] = ["nondet", "tokio-server"];
 /// Every how many steps sleepers are woken; cloning and dropping of state follow at multiples. Coprime, so that between
 /// them they come between most pairs of steps.
 const TORMENTS: [&str; 4] = ["1", "3", "5", "16"];
+/// How many of them each build of a program has, where `cargo xtask long` does not ask for all: the static one has others than the dynamic
+/// one, so that each program meets each rhythm.
+const TORMENTS_OF_BUILD: u64 = 2;
+
+/// The rhythms that a build of a program has.
+fn torments(program: &Path) -> impl Iterator<Item = &'static str> {
+    let first = usize::from(program.components().any(|part| part.as_os_str() == "dynamic"));
+    let order = [first, first + 2, 1 - first, 3 - first];
+    order.into_iter().map(|n| TORMENTS[n]).take(seeds_or(TORMENTS_OF_BUILD) as usize)
+}
 
 /// Builds the programs; `None`, said aloud, without a C compiler.
 fn programs() -> Option<PathBuf> {
@@ -146,7 +157,7 @@ fn judge(program: &PathBuf, known: &BTreeSet<&str>) -> Result<String, String> {
     if !known.is_empty() {
         say("conformance: a program with known failures is not stressed");
     }
-    for every in TORMENTS.iter().filter(|_| !odd_steps && known.is_empty()) {
+    for every in torments(program).filter(|_| !odd_steps && known.is_empty()) {
         same(&format!("--stress {every}"), &run(&["--summary", "--stress", every], program))?;
     }
     for platform in observing_platforms() {

@@ -64,6 +64,9 @@ const POWER_SEEDS: u64 = 100;
 /// The repaired programs of `examples/races`.
 const REPAIRED: &str = "repaired_programs_never_fail";
 const REPAIRED_SEEDS: u64 = 1_000;
+/// The conformance programs, each build under each rhythm of the standing tests.
+const CONFORMANCE: &str = "the_conformance_programs_hold";
+const RHYTHMS: u64 = 4;
 /// Moments of one seed from which others go on: 100,000 branches, and more restores.
 const BRANCH_MOMENTS: u64 = 40_000;
 /// Kills of a search that is resumed each time.
@@ -125,6 +128,8 @@ fn all(bugs: &[String], seeds: Option<u64>) -> Vec<Campaign> {
     });
     let repaired =
         campaign("repaired-races".to_owned(), REPAIRED.to_owned(), REPAIRED_SEEDS, Holds::Test("chaos"));
+    let conformance =
+        campaign("conformance".to_owned(), CONFORMANCE.to_owned(), RHYTHMS, Holds::Test("conformance"));
     let brutal =
         campaign("kv-brutal".to_owned(), format!("{EXAMPLE}/brutal.yaml"), BRUTAL_SEEDS, Holds::NoFinding);
     let bugs = bugs.iter().map(|bug| {
@@ -142,7 +147,7 @@ fn all(bugs: &[String], seeds: Option<u64>) -> Vec<Campaign> {
         KILLS,
         Holds::Test("resume"),
     );
-    power.chain([repaired, brutal, branches, kills]).chain(bugs).collect()
+    power.chain([repaired, conformance, brutal, branches, kills]).chain(bugs).collect()
 }
 
 /// Those with one of these names, or beginnings of names.
