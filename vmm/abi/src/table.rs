@@ -247,7 +247,7 @@ macro_rules! syscalls {
             [199 fremovexattr (fd: Fd, name: Path) full ""]
             [200 tkill (tid: i32, sig: i32) full ""]
             [201 time (t: Ptr) full ""]
-            [202 futex (uaddr: Ptr, op: FutexOp, val: u32, timeout: Ptr, uaddr2: Ptr, val3: u32) partial "locks with an owner (FUTEX_LOCK_PI) raise nobody's priority; no FUTEX_WAIT_REQUEUE_PI, FUTEX_CMP_REQUEUE_PI, FUTEX_FD"]
+            [202 futex (uaddr: Ptr, op: FutexOp, val: u32, timeout: Ptr, uaddr2: Ptr, val3: u32) partial "locks with an owner (FUTEX_LOCK_PI) raise nobody's priority"]
             [203 sched_setaffinity (pid: i32, size: u64, mask: Ptr) full ""]
             [204 sched_getaffinity (pid: i32, size: u64, mask: Ptr) full ""]
             [205 set_thread_area () errno ENOSYS "a call of the past: Linux 6.1 has no such call for 64-bit programs"]

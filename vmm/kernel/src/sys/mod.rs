@@ -12,6 +12,7 @@ mod dir;
 mod exec;
 mod futex;
 mod futex_pi;
+mod futex_requeue_pi;
 mod futex_waitv;
 mod handle;
 mod ids;
