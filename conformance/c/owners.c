@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -440,6 +441,89 @@ static void counts(void)
 	CHECK_EQ(*owned, 0);
 }
 
+/* A word in memory of one process is another one to those that say that it is private. */
+static void private_or_not(void)
+{
+	static uint32_t word;
+	struct waiter one = { .condition = &word, .owned = owned, .op = FUTEX_WAIT_PRIVATE };
+	REQUIRE(pthread_create(&one.thread, NULL, waits, &one) == 0);
+	nap();
+	nap();
+	CHECK_EQ(futex(&word, FUTEX_WAKE, 1, NULL), 0);
+	CHECK_EQ(futex(&word, FUTEX_WAKE_PRIVATE, 1, NULL), 1);
+	pthread_join(one.thread, NULL);
+	one = (struct waiter){ .condition = &word, .owned = owned, .op = FUTEX_WAIT };
+	REQUIRE(pthread_create(&one.thread, NULL, waits, &one) == 0);
+	nap();
+	nap();
+	CHECK_EQ(futex(&word, FUTEX_WAKE_PRIVATE, 1, NULL), 0);
+	CHECK_EQ(futex(&word, FUTEX_WAKE, 1, NULL), 1);
+	pthread_join(one.thread, NULL);
+}
+
+/* What the kernel does with the locks of a thread that ends. */
+struct entry {
+	struct entry *next;
+	uint32_t word;
+};
+
+static struct robust_list_head list = { { &list.list }, offsetof(struct entry, word), NULL };
+static struct entry entries[4];
+
+static void *ends_with_list(void *how)
+{
+	uint32_t me = syscall(SYS_gettid);
+	REQUIRE(syscall(SYS_set_robust_list, &list, sizeof list) == 0);
+	for (int i = 0; i < 4; i++)
+		entries[i].word |= me;
+	/* A lock that is being unlocked: its word is clear, and who waits has not been woken. */
+	if (how)
+		entries[3].word = 0;
+	syscall(SYS_exit, 0);
+	return NULL;
+}
+
+static void end_with_list(void *how)
+{
+	pthread_t thread;
+	REQUIRE(pthread_create(&thread, NULL, ends_with_list, how) == 0);
+	pthread_join(thread, NULL);
+}
+
+static void lists(void)
+{
+	struct waiter one;
+	struct entry *tail = (struct entry *)&list;
+	/* Two in the list, one that is pending; the last is in no list. */
+	list.list.next = (struct robust_list *)&entries[0];
+	entries[0] = (struct entry){ &entries[1], FUTEX_WAITERS };
+	entries[1] = (struct entry){ tail, 0 };
+	list.list_op_pending = (struct robust_list *)&entries[2];
+	end_with_list(NULL);
+	CHECK_EQ(entries[0].word, FUTEX_WAITERS | FUTEX_OWNER_DIED);
+	CHECK_EQ(entries[1].word, FUTEX_OWNER_DIED);
+	CHECK_EQ(entries[2].word, FUTEX_OWNER_DIED);
+	CHECK(entries[3].word != 0 && !(entries[3].word & FUTEX_OWNER_DIED));
+	/* Where the list is broken, the pending one is left alone too. */
+	entries[0] = (struct entry){ BAD, 0 };
+	entries[2].word = 0;
+	end_with_list(NULL);
+	CHECK_EQ(entries[0].word, FUTEX_OWNER_DIED);
+	CHECK(entries[2].word != 0 && !(entries[2].word & FUTEX_OWNER_DIED));
+	/* A lock that is free by now. */
+	list.list.next = &list.list;
+	list.list_op_pending = (struct robust_list *)&entries[3];
+	one = (struct waiter){ .condition = &entries[3].word, .owned = owned, .op = FUTEX_WAIT };
+	entries[3].word = 0;
+	REQUIRE(pthread_create(&one.thread, NULL, waits, &one) == 0);
+	nap();
+	nap();
+	end_with_list(&list);
+	pthread_join(one.thread, NULL);
+	CHECK_EQ(one.got, 0);
+	CHECK_EQ(entries[3].word, 0);
+}
+
 static void moved_between_processes(void)
 {
 	int status;
@@ -470,6 +554,8 @@ int main(void)
 	mixed_waits();
 	interrupted_moves();
 	counts();
+	private_or_not();
+	lists();
 	moved_between_processes();
 	return tap_done();
 }

@@ -106,8 +106,10 @@ pub enum WaitOn {
 /// Identity of a futex word (futex(2)): private to an address space, or by the memory object behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FutexKey {
-    /// Address in one address space.
+    /// Address in one address space, of those that say that it is private.
     Private(MmId, u64),
+    /// The same address to all others, which is another word ("FUT_OFF_MMSHARED", get_futex_key).
+    Anonymous(MmId, u64),
     /// Byte offset in a file.
     File(Ino, u64),
     /// Byte offset in an unnamed shared-memory object.

@@ -130,7 +130,7 @@ impl Ctx<'_> {
         Ok(match vma.backing {
             Backing::Shm { id, offset } => FutexKey::Shm(id, offset + into),
             Backing::File { ino, offset } if vma.shared => FutexKey::File(ino, offset + into),
-            _ => FutexKey::Private(mm, addr),
+            _ => FutexKey::Anonymous(mm, addr),
         })
     }
 
@@ -180,6 +180,8 @@ impl Ctx<'_> {
 }
 
 const FUTEX_LOCK_PI2: u64 = 13;
+/// Entries of a list of locks that the end of a thread looks at.
+const ROBUST_LIST_LIMIT: u32 = 2048;
 
 /// How many waiters a wake-up means, which looks at its int after it has woken one ("if (++ret >= nr_wake)").
 fn count_of(val: u32) -> u64 {
@@ -405,50 +407,60 @@ impl Ctx<'_> {
         if head == 0 {
             return;
         }
-        let (Ok(mut entry), Ok(offset)) =
-            (self.read_obj::<u64>(Ptr(head)), self.read_obj::<u64>(Ptr(head + 8)))
+        let mut fetch = |at: u64| self.read_obj::<u64>(Ptr(at)).ok();
+        // list_op_pending: "the pointer to the entry about to be added or removed": its lock may be held already, or still.
+        let (Some(mut entry), Some(offset), Some(pending)) = (fetch(head), fetch(head + 8), fetch(head + 16))
         else {
             return;
         };
-        // "The pointer to the entry about to be added or removed" (list_op_pending): its lock may be held already, or still.
-        let pending = self.read_obj::<u64>(Ptr(head + 16)).unwrap_or(0);
-        for _ in 0..2048 {
-            if entry & !1 == head || entry == 0 {
+        for _ in 0..ROBUST_LIST_LIMIT {
+            if entry & !1 == head {
                 break;
             }
-            if entry != pending && !self.owner_died((entry & !1).wrapping_add(offset)) {
-                break;
+            // Before the lock's word is changed, with which the entry is somebody else's.
+            let next = self.read_obj::<u64>(Ptr(entry & !1)).ok();
+            if entry & !1 != pending & !1 && !self.owner_died(entry, offset, false) {
+                return;
             }
-            match self.read_obj::<u64>(Ptr(entry & !1)) {
-                Ok(next) => entry = next,
-                Err(_) => break,
-            }
+            let Some(next) = next else { return };
+            entry = next;
         }
-        if pending != 0 {
-            self.owner_died((pending & !1).wrapping_add(offset));
+        if pending & !1 != 0 {
+            self.owner_died(pending, offset, true);
         }
     }
 
-    /// Wakes one that waits at a word, privately or not.
-    pub(super) fn wake_anyone(&mut self, word: u64) {
-        let private = FutexKey::Private(self.process().mm, word);
-        for key in [Ok(private), self.futex_key(word, false)].into_iter().flatten() {
+    /// Wakes one that waits at a word and does not say that it is private.
+    pub(super) fn wake_one(&mut self, word: u64) {
+        if let Ok(key) = self.futex_key(word, false) {
             // A lock with an owner goes to the next by itself ([`Node::pi_exit`]).
             let _ = self.node.futex_wake(key, 1, u32::MAX);
         }
     }
 
-    /// Marks the word of a lock whose owner ends, if it is the caller. Whether the word can be read and written.
-    fn owner_died(&mut self, word: u64) -> bool {
+    /// Marks the word of a lock whose owner ends, if it is the caller. The lowest bit of the entry says that it is one with an owner. Whether
+    /// the word can be read and written (handle_futex_death).
+    fn owner_died(&mut self, entry: u64, offset: u64, pending: bool) -> bool {
+        let (word, pi) = ((entry & !1).wrapping_add(offset), entry & 1 != 0);
+        if !word.is_multiple_of(4) {
+            return false;
+        }
         let Ok(value) = self.read_obj::<u32>(Ptr(word)) else { return false };
+        // It was unlocked, and perhaps nobody has been woken yet.
+        if pending && !pi && value == 0 {
+            self.wake_one(word);
+            return true;
+        }
         if value & c::FUTEX_TID_MASK as u32 != self.tid.number() {
             return true;
         }
-        let died = (value & c::FUTEX_WAITERS as u32) | c::FUTEX_OWNER_DIED as u32;
-        if self.write_obj(Ptr(word), &died).is_err() {
+        let waited = value & c::FUTEX_WAITERS as u32;
+        if self.write_obj(Ptr(word), &(waited | c::FUTEX_OWNER_DIED as u32)).is_err() {
             return false;
         }
-        self.wake_anyone(word);
+        if !pi && waited != 0 {
+            self.wake_one(word);
+        }
         true
     }
 }

@@ -43,7 +43,7 @@ impl Node {
             let word = ctx.task().clear_child_tid;
             // set_tid_address(2): "the kernel will write 0 at this address and wake a futex" if others share the memory.
             if word != 0 && ctx.write_obj(Ptr(word), &0u32).is_ok() {
-                ctx.wake_anyone(word);
+                ctx.wake_one(word);
             }
         }
         // exit_signals of Linux.
