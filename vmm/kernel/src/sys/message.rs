@@ -184,10 +184,7 @@ impl Ctx<'_> {
                 if let Sock::Unix(id) = sock
                     && self.node.unix.get(id).kind == Kind::SeqPacket
                 {
-                    if let Some(error) = self.node.unix.take_error(id) {
-                        return err(error);
-                    }
-                    self.node.unix.peer_name(id)?;
+                    self.node.unix.check_seqpacket(id)?;
                 }
                 let control = self.read_control(sock, &hdr)?;
                 Outgoing { source, flags, nonblock: self.may_not_sleep(file, flags), to, control, done: 0 }

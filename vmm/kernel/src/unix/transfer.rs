@@ -6,6 +6,7 @@
 use bloodhound_abi::structs::Ucred;
 use bloodhound_abi::{Errno, SimTime};
 
+use super::urgent::Next;
 use super::{Kind, Name, Peer, READABLE, Stall, State, UnixSockets, WRITABLE};
 use crate::ids::*;
 
@@ -32,14 +33,29 @@ pub struct Ancillary {
     pub sender: Ucred,
     /// When it is sent, for receivers with SO_TIMESTAMP.
     pub sent: SimTime,
+    /// It is an urgent byte.
+    pub urgent: bool,
+}
+
+/// What is wanted of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Most bytes.
+    pub max: usize,
+    /// They stay there.
+    pub peek: bool,
+    /// The call has taken some already.
+    pub begun: bool,
 }
 
 /// A message on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    data: Vec<u8>,
+    pub(super) data: Vec<u8>,
     /// Bytes of it that were read.
-    at: usize,
+    pub(super) at: usize,
+    /// The urgent byte that was sent last, as long as it was not read.
+    pub(super) urgent: bool,
     pub(crate) files: Vec<FileId>,
     /// Whose they are while they are here.
     pub(crate) user: u32,
@@ -171,6 +187,7 @@ impl UnixSockets {
         let message = Message {
             data: data.to_vec(),
             at: 0,
+            urgent: anc.urgent,
             files: anc.files,
             user: anc.sender.uid,
             cred,
@@ -179,23 +196,31 @@ impl UnixSockets {
             sender: id,
             charge,
         };
+        if message.urgent {
+            self.urgent_comes(to);
+        }
         let receiver = &mut self.sockets[to];
         receiver.held += charge;
         receiver.queue.push_back(message);
         self.wake(to, READABLE);
     }
 
+    /// What unix_seqpacket_sendmsg looks at first: a pending error, ENOTCONN.
+    pub fn check_seqpacket(&mut self, id: UnixId) -> Result<(), Errno> {
+        let s = &mut self.sockets[id];
+        match s.error.take() {
+            Some(error) => Err(error),
+            None if s.state != State::Established => Err(Errno::ENOTCONN),
+            None => Ok(()),
+        }
+    }
+
     /// What Linux checks before it looks the receiver of a packet up. `named` says that there is an address.
     pub fn check_packet(&mut self, id: UnixId, named: bool, len: usize) -> Result<(), Stall> {
-        let s = &mut self.sockets[id];
-        if s.kind == Kind::SeqPacket {
-            if let Some(error) = s.error.take() {
-                return Err(error.into());
-            }
-            if s.state != State::Established {
-                return Err(Errno::ENOTCONN.into());
-            }
+        if self.sockets[id].kind == Kind::SeqPacket {
+            self.check_seqpacket(id)?;
         }
+        let s = &mut self.sockets[id];
         if len > (s.sndbuf as usize).saturating_sub(32) {
             return Err(Errno::EMSGSIZE.into());
         }
@@ -273,19 +298,28 @@ impl UnixSockets {
         Ok(target)
     }
 
-    /// Receives from a stream: what is there, up to `max`. EINVAL when not connected, a pending error; `Until` itself
-    /// when nothing is there.
-    pub fn recv_stream(&mut self, id: UnixId, max: usize, peek: bool) -> Result<Received, Stall> {
-        let from = self.next_sender(id);
-        let s = &mut self.sockets[id];
-        if s.state != State::Established {
+    /// Receives from a stream: what is there, up to the urgent byte. EINVAL when not connected, a pending error; `Until` itself when
+    /// nothing is there (unix_stream_read_generic).
+    pub fn recv_stream(&mut self, id: UnixId, want: Wanted) -> Result<Received, Stall> {
+        if self.sockets[id].state != State::Established {
             return Err(Errno::EINVAL.into());
         }
-        let mut out = Received { from, ..Received::default() };
+        let mut out = Received { from: self.next_sender(id), ..Received::default() };
         let mut index = 0;
         let mut creds: Option<Option<Ucred>> = None;
-        let mut freed = Vec::new();
-        while let Some(m) = s.queue.get_mut(index) {
+        loop {
+            let begun = want.begun || !out.data.is_empty();
+            match self.next_of_stream(id, index, Wanted { begun, ..want }) {
+                Next::At(at) => index = at,
+                Next::Mark => {
+                    out.stop = true;
+                    break;
+                }
+                Next::Nothing if creds.is_some() => break,
+                Next::Nothing => return self.end_of_stream(id, out),
+            }
+            let s = &mut self.sockets[id];
+            let Some(m) = s.queue.get_mut(index) else { break };
             // "Never glue messages from different writers": only receivers with SO_PASSCRED can tell.
             if s.passcred && creds.is_some_and(|c| c != m.cred) {
                 out.stop = true;
@@ -295,9 +329,9 @@ impl UnixSockets {
                 out.cred = m.cred;
                 creds = Some(m.cred);
             }
-            let n = m.left().min(max - out.data.len());
+            let n = m.left().min(want.max - out.data.len());
             out.data.extend_from_slice(&m.data[m.at..m.at + n]);
-            if peek {
+            if want.peek {
                 out.files.clone_from(&m.files);
                 index += 1;
                 out.stop = !m.files.is_empty() || index == s.queue.len();
@@ -307,30 +341,36 @@ impl UnixSockets {
                 self.flights.landed(id, m.user, out.files.len());
                 out.stop = m.left() > 0 || !out.files.is_empty();
                 if m.left() == 0 {
-                    freed.push((m.sender, m.charge));
-                    s.held -= m.charge;
-                    s.queue.pop_front();
+                    self.unlink(id, index);
                 }
             }
             // A peek goes on to the next files even when the buffer is full, as Linux does.
-            if out.stop || !peek && out.data.len() >= max {
+            if out.stop || !want.peek && out.data.len() >= want.max {
                 break;
             }
         }
-        if creds.is_none() {
-            if let Some(error) = s.error.take() {
-                return Err(error.into());
-            }
-            if !s.shut_read {
-                return Err(Stall::Until(id));
-            }
-            (out.end, out.stop) = (true, true);
-        }
-        for (sender, charge) in freed {
-            self.discharge(sender, charge);
-        }
         out.whole = out.data.len();
         Ok(out)
+    }
+
+    /// Nothing is in a stream.
+    fn end_of_stream(&mut self, id: UnixId, out: Received) -> Result<Received, Stall> {
+        let s = &mut self.sockets[id];
+        if let Some(error) = s.error.take() {
+            return Err(error.into());
+        }
+        if !s.shut_read {
+            return Err(Stall::Until(id));
+        }
+        Ok(Received { end: true, stop: true, ..out })
+    }
+
+    /// Takes a message out of a queue.
+    pub(super) fn unlink(&mut self, id: UnixId, index: usize) {
+        let s = &mut self.sockets[id];
+        let Some(message) = s.queue.remove(index) else { return };
+        s.held -= message.charge;
+        self.discard(id, message);
     }
 
     /// Receives one datagram or packet, cut to `max`. ENOTCONN for an unconnected packet socket, a pending error;
