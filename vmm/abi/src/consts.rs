@@ -376,6 +376,7 @@ pub const SO_PEERNAME: u64 = 28;
 pub const SO_TIMESTAMPNS: u64 = 35;
 pub const SO_MARK: u64 = 36;
 pub const SO_TIMESTAMPING: u64 = 37;
+pub const SO_PEEK_OFF: u64 = 0x2a;
 pub const SO_RXQ_OVFL: u64 = 40;
 pub const SO_BUSY_POLL: u64 = 46;
 pub const SO_MAX_PACING_RATE: u64 = 47;

@@ -55,6 +55,23 @@ impl Generic {
         Generic { uid, ..Generic::default() }
     }
 
+    /// Where a peek begins, if SO_PEEK_OFF says so: "when this option is set to a negative value, [...] traditional behavior is provided".
+    pub fn peek_offset(&self) -> Option<u64> {
+        self.kept.get(&(c::SOL_SOCKET, c::SO_PEEK_OFF)).and_then(|offset| u64::try_from(*offset).ok())
+    }
+
+    /// So many bytes were received: "every MSG_PEEK [...] updates the offset, so that the next peek will return the data next in the queue", and
+    /// what is taken off the queue "will be adjusted backward" (`sk_peek_offset_fwd`, `sk_peek_offset_bwd`).
+    pub fn move_peek_offset(&mut self, received: u64, peek: bool) {
+        if let Some(offset) =
+            self.kept.get_mut(&(c::SOL_SOCKET, c::SO_PEEK_OFF)).filter(|offset| **offset >= 0)
+        {
+            let received = i32::try_from(received).unwrap_or(i32::MAX);
+            let moved = if peek { offset.wrapping_add(received) } else { offset.wrapping_sub(received) };
+            *offset = moved.max(0);
+        }
+    }
+
     /// Whether a kept option is set to anything but 0.
     pub fn is_set(&self, level: u64, name: u64) -> bool {
         self.kept.get(&(level, name)).is_some_and(|v| *v != 0)

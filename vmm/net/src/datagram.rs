@@ -82,6 +82,8 @@ pub struct Datagram {
     pub at: SimTime,
     /// Content, whole.
     pub data: Bytes,
+    /// A peek has shown it. Counts for one without a byte (`skb->peeked`).
+    pub peeked: bool,
 }
 
 /// What the error queue of a socket has (ip(7), IP_RECVERR).

@@ -392,3 +392,45 @@ fn an_urgent_byte_that_is_passed_is_lost_with_its_files() {
     assert_eq!(u.recv_stream(b, take(9)).unwrap().data, b"W");
     assert_eq!(u.unreceived_bytes(a), 0);
 }
+
+/// Sets SO_PEEK_OFF.
+fn peeks_at(u: &mut UnixSockets, id: UnixId, offset: i32) {
+    u.get_mut(id).generic.kept.insert((c::SOL_SOCKET, c::SO_PEEK_OFF), offset);
+}
+
+#[test]
+fn peeks_of_a_stream_go_on_where_the_last_one_ended() {
+    let (mut u, a, b) = stream_pair();
+    u.send_stream(a, b"hello ", anc()).unwrap();
+    u.send_stream(a, b"world", anc()).unwrap();
+    peeks_at(&mut u, b, 4);
+    assert_eq!(u.recv_stream(b, peek(4)).unwrap().data, b"o wo");
+    assert_eq!(u.whole_messages(b, 8, 100, 2), 0, "the last message ends behind the room");
+    assert_eq!(u.whole_messages(b, 4, 100, 2), 2);
+    assert_eq!(u.recv_stream(b, peek(99)).unwrap().data, b"rld");
+    assert_eq!(u.recv_stream(b, peek(99)), Err(Stall::Until(b)));
+    assert_eq!(u.recv_stream(b, take(6)).unwrap().data, b"hello ");
+    assert_eq!(u.get(b).generic.peek_offset(), Some(5));
+    peeks_at(&mut u, b, -1);
+    assert_eq!(u.recv_stream(b, peek(2)).unwrap().data, b"wo");
+    assert_eq!(u.get(b).generic.peek_offset(), None);
+}
+
+#[test]
+fn an_empty_message_is_peeked_at_once() {
+    let mut u = UnixSockets::default();
+    let (a, b) = u.pair(NET, Kind::SeqPacket, ME);
+    for data in [&b"one"[..], b"", b"two"] {
+        u.send_packet(a, None, data, anc()).unwrap();
+    }
+    peeks_at(&mut u, b, 1);
+    let got = u.recv_packet(b, 1, true, false).unwrap();
+    assert_eq!((got.data.as_slice(), got.whole), (&b"n"[..], 2));
+    peeks_at(&mut u, b, 3);
+    for data in [&b""[..], b"two", b"two"] {
+        assert_eq!(u.recv_packet(b, 9, true, false).unwrap().data, data);
+    }
+    peeks_at(&mut u, b, 6);
+    assert_eq!(u.recv_packet(b, 9, true, false), Err(Stall::Until(b)));
+    assert_eq!(u.recv_packet(b, 9, false, false).unwrap().data, b"one", "a reception begins at the front");
+}

@@ -54,6 +54,8 @@ pub(crate) struct Message {
     pub(super) data: Vec<u8>,
     /// Bytes of it that were read.
     pub(super) at: usize,
+    /// A peek has shown it; counts for one without a byte (`skb->peeked`).
+    peeked: bool,
     /// The urgent byte that was sent last, as long as it was not read.
     pub(super) urgent: bool,
     pub(crate) files: Vec<FileId>,
@@ -120,11 +122,16 @@ impl UnixSockets {
         s.writable() || s.error.is_some() || s.shut_write
     }
 
-    /// How many bytes the first messages of a stream have, of which at most `max` are wanted and which end within `room`.
-    pub fn whole_messages(&self, id: UnixId, max: u64, room: u64) -> u64 {
+    /// How many bytes the first messages of a stream have behind `skip`, of which at most `max` are wanted and which end within `room`.
+    pub fn whole_messages(&self, id: UnixId, mut skip: u64, max: u64, room: u64) -> u64 {
         let mut whole = 0;
         for message in &self.sockets[id].queue {
-            let n = (message.left() as u64).min(max - whole);
+            let left = message.left() as u64;
+            if left <= skip {
+                skip -= left;
+                continue;
+            }
+            let n = (left - std::mem::take(&mut skip)).min(max - whole);
             if n == 0 || whole + n > room {
                 break;
             }
@@ -187,6 +194,7 @@ impl UnixSockets {
         let message = Message {
             data: data.to_vec(),
             at: 0,
+            peeked: false,
             urgent: anc.urgent,
             files: anc.files,
             user: anc.sender.uid,
@@ -304,8 +312,12 @@ impl UnixSockets {
         if self.sockets[id].state != State::Established {
             return Err(Errno::EINVAL.into());
         }
-        let mut out = Received { from: self.next_sender(id), ..Received::default() };
+        let from = self.sockets[id].queue.front().and_then(|message| self.sender_of(message));
+        let mut out = Received { from, ..Received::default() };
         let mut index = 0;
+        // Read again after a sleep, as stable kernels do: the first 6.1 went on from the front then, with what the sleep had left of it.
+        let offset = self.sockets[id].generic.peek_offset().filter(|_| want.peek);
+        let mut skip = usize::try_from(offset.unwrap_or(0)).unwrap_or(usize::MAX);
         let mut creds: Option<Option<Ucred>> = None;
         loop {
             let begun = want.begun || !out.data.is_empty();
@@ -315,11 +327,20 @@ impl UnixSockets {
                     out.stop = true;
                     break;
                 }
-                Next::Nothing if creds.is_some() => break,
-                Next::Nothing => return self.end_of_stream(id, out),
+                Next::Nothing => index = usize::MAX,
             }
             let s = &mut self.sockets[id];
-            let Some(m) = s.queue.get_mut(index) else { break };
+            while want.peek && s.queue.get(index).is_some_and(|m| skip >= m.left()) {
+                skip -= s.queue[index].left();
+                index += 1;
+            }
+            let Some(m) = s.queue.get_mut(index) else {
+                if creds.is_none() {
+                    return self.end_of_stream(id, out);
+                }
+                out.stop = want.peek;
+                break;
+            };
             // "Never glue messages from different writers": only receivers with SO_PASSCRED can tell.
             if s.passcred && creds.is_some_and(|c| c != m.cred) {
                 out.stop = true;
@@ -329,8 +350,10 @@ impl UnixSockets {
                 out.cred = m.cred;
                 creds = Some(m.cred);
             }
-            let n = m.left().min(want.max - out.data.len());
-            out.data.extend_from_slice(&m.data[m.at..m.at + n]);
+            let from = m.at + skip;
+            let n = (m.data.len() - from).min(want.max - out.data.len());
+            out.data.extend_from_slice(&m.data[from..from + n]);
+            skip = 0;
             if want.peek {
                 out.files.clone_from(&m.files);
                 index += 1;
@@ -350,6 +373,7 @@ impl UnixSockets {
             }
         }
         out.whole = out.data.len();
+        self.sockets[id].generic.move_peek_offset(out.whole as u64, want.peek);
         Ok(out)
     }
 
@@ -375,7 +399,8 @@ impl UnixSockets {
 
     /// Receives one datagram or packet, cut to `max`. ENOTCONN for an unconnected packet socket, a pending error;
     /// `Until` itself when there is none. After a shutdown of the reading half a sleeping reader gets an empty message,
-    /// but a datagram socket that does not block (`wait` unset) goes on with EAGAIN, as on Linux.
+    /// but a datagram socket that does not block (`wait` unset) goes on with EAGAIN, as on Linux. A peek begins where SO_PEEK_OFF says; what
+    /// is stored moves that on ([`Generic::move_peek_offset`](crate::socket::Generic::move_peek_offset)).
     pub fn recv_packet(&mut self, id: UnixId, max: usize, peek: bool, wait: bool) -> Result<Received, Stall> {
         let s = &mut self.sockets[id];
         if s.kind == Kind::SeqPacket && s.state != State::Established {
@@ -385,18 +410,28 @@ impl UnixSockets {
             return Err(error.into());
         }
         let was_full = s.queue_full();
-        let from = self.next_sender(id);
-        let s = &mut self.sockets[id];
-        let Some(m) = s.queue.front() else {
+        let offset = s.generic.peek_offset().filter(|_| peek);
+        let mut skip = usize::try_from(offset.unwrap_or(0)).unwrap_or(usize::MAX);
+        // An empty message is shown once (`__skb_try_recv_from_queue`).
+        let mut passed = |m: &Message| {
+            let passed = offset.is_some() && skip >= m.left() && (skip > 0 || m.peeked);
+            skip -= if passed { m.left() } else { 0 };
+            passed
+        };
+        let Some(at) = s.queue.iter().position(|m| !passed(m)) else {
             if s.shut_read && (wait || s.kind == Kind::SeqPacket) {
                 return Ok(Received { end: true, ..Received::default() });
             }
             return Err(Stall::Until(id));
         };
-        let n = m.left().min(max);
+        let from = self.sender_of(&self.sockets[id].queue[at]);
+        let s = &mut self.sockets[id];
+        let m = &mut s.queue[at];
+        m.peeked |= peek && m.data.is_empty();
+        let n = (m.left() - skip).min(max);
         let mut out = Received {
-            data: m.data[..n].to_vec(),
-            whole: m.data.len(),
+            data: m.data[skip..skip + n].to_vec(),
+            whole: m.data.len() - skip,
             files: m.files.clone(),
             cred: m.cred,
             sent: m.sent,
@@ -418,9 +453,8 @@ impl UnixSockets {
         Ok(out)
     }
 
-    /// Name of the next message's sender.
-    fn next_sender(&self, id: UnixId) -> Option<Name> {
-        let message = self.sockets[id].queue.front()?;
+    /// Name of a message's sender.
+    fn sender_of(&self, message: &Message) -> Option<Name> {
         match self.sockets.get(message.sender) {
             Some(sender) => sender.name.clone(),
             None => message.from.clone(),

@@ -71,10 +71,7 @@ impl UnixSockets {
     /// the reader finds nothing for now; an urgent one is lost that is the first, unless it is read in line.
     pub(super) fn next_of_stream(&mut self, id: UnixId, index: usize, want: Wanted) -> Next {
         let from = |u: &Self, at| if at < u.sockets[id].queue.len() { Next::At(at) } else { Next::Nothing };
-        if self.is_read(id, index) {
-            if want.peek {
-                return from(self, index + 1);
-            }
+        if !want.peek && self.is_read(id, index) {
             self.unlink(id, index);
             return if want.begun { Next::Mark } else { Next::Nothing };
         }

@@ -208,7 +208,8 @@ impl Stack {
         for id in hearing {
             let Some(socket) = self.sockets.get_mut(&id) else { continue };
             let Kind::Udp(udp) = &mut socket.kind else { continue };
-            let datagram = Datagram { src, dst, interface, header, at: now, data: data.clone() };
+            let datagram =
+                Datagram { src, dst, interface, header, at: now, data: data.clone(), peeked: false };
             if udp.push(datagram, socket.common.opts.rcvbuf) {
                 socket.common.wake(ReadyFlags::READ);
             }

@@ -264,8 +264,15 @@ impl Ctx<'_> {
 
     pub(super) fn recv_udp(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
         let timeout = self.inet(id)?.generic.rcvtimeo;
-        let datagram = match self.node.net.of_mut(id).recv_from(id, want.flags.contains(MsgFlags::MSG_PEEK)) {
-            Ok(datagram) => datagram,
+        let peek = want.flags.contains(MsgFlags::MSG_PEEK);
+        let offset = self.inet(id)?.generic.peek_offset().filter(|_| peek);
+        let stack = self.node.net.of_mut(id);
+        let found = match offset {
+            Some(offset) => stack.peek_at(id, offset),
+            None => stack.recv_from(id, peek).map(|datagram| (datagram, 0)),
+        };
+        let (datagram, before) = match found {
+            Ok(found) => found,
             Err(Errno::EAGAIN) if self.must_not_sleep(want.nonblock, timeout) => return err(Errno::EAGAIN),
             Err(Errno::EAGAIN) if self.node.net.of(id).readiness(id).contains(ReadyFlags::RDHUP) => {
                 return Ok(Got::default());
@@ -274,12 +281,16 @@ impl Ctx<'_> {
             Err(e) => return err(e),
         };
         let whole = datagram.data.len() as u64;
-        let n = whole.min(want.buffers.len());
+        let (room, rest) = (want.buffers.len(), whole - before);
+        let n = rest.min(room);
         let control = self.datagram_control(id, &datagram)?;
         let mut got = Got { name: inet_bytes(datagram.src), control, ..Got::default() };
         // With a bad address the datagram is lost, as on Linux (udp_recvmsg).
-        self.copy_out(&want.buffers, 0, &datagram.data[..n as usize])?;
+        self.copy_out(&want.buffers, 0, &datagram.data[before as usize..(before + n) as usize])?;
         truncation(&mut got, want.flags, n, whole);
+        // "if (copied > ulen - off) copied = ulen - off; else if (copied < ulen) msg->msg_flags |= MSG_TRUNC;" (udp_recvmsg)
+        got.flags.set(MsgFlags::MSG_TRUNC, room <= rest && n < whole);
+        self.generic(Sock::Inet(id))?.move_peek_offset(got.value, peek);
         Ok(got)
     }
 
@@ -361,6 +372,7 @@ impl Ctx<'_> {
             header: Header::default(),
             at: self.node.clock,
             data: bloodhound_net::Bytes::default(),
+            peeked: false,
         };
         let mut out = Vec::new();
         for (level, kind, mut data) in self.datagram_control(id, &first)? {

@@ -502,12 +502,15 @@ impl Ctx<'_> {
     /// (unix_stream_read_actor); `None` if that is the first.
     fn stream_room(&mut self, id: UnixId, want: &Incoming) -> Option<u64> {
         let left = want.buffers.len() - want.done;
-        let there = (self.node.unix.readable_bytes(id).unwrap_or(0) as u64).min(left);
+        let peek = want.flags.contains(MsgFlags::MSG_PEEK);
+        let skip = self.node.unix.get(id).generic.peek_offset().filter(|_| peek).unwrap_or(0);
+        let there = self.node.unix.readable_bytes(id).unwrap_or(0) as u64;
+        let there = there.saturating_sub(skip).min(left);
         let good = self.good(&want.buffers, want.done, there, Access::Write);
         if good == there {
             return Some(left);
         }
-        let whole = self.node.unix.whole_messages(id, left, good);
+        let whole = self.node.unix.whole_messages(id, skip, left, good);
         (whole > 0).then_some(whole)
     }
 
@@ -537,6 +540,9 @@ impl Ctx<'_> {
             return err(e);
         }
         truncation(&mut got, want.flags, n, whole);
+        // By what was stored when peeking, by the whole message otherwise.
+        let moved = if peek { n } else { whole };
+        self.node.unix.get_mut(id).generic.move_peek_offset(moved, peek);
         Ok(got)
     }
 

@@ -30,6 +30,7 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::SOL_SOCKET, c::SO_OOBINLINE, 0, Flag),
         (c::SOL_SOCKET, c::SO_NO_CHECK, 0, Flag),
         (c::SOL_SOCKET, c::SO_RXQ_OVFL, 0, Flag),
+        (c::SOL_SOCKET, c::SO_PEEK_OFF, -1, ANY),
         // SO_PASSSEC, SO_WIFI_STATUS, SO_NOFCS, SO_SELECT_ERR_QUEUE: labels, radios, and a queue that is always empty.
         (c::SOL_SOCKET, 34, 0, Flag),
         (c::SOL_SOCKET, 41, 0, Flag),
