@@ -20,16 +20,17 @@ const SIN6_MIN: usize = 24;
 /// `struct sockaddr_un`: family and 108 bytes of path.
 const SUN_LEN: usize = 110;
 
-/// SOF_TIMESTAMPING_RX_SOFTWARE and SOF_TIMESTAMPING_SOFTWARE: received messages tell when they came.
-pub(crate) const TIMESTAMPING_RX: u32 = 1 << 3 | 1 << 4;
-
 /// Which times a socket tells with its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
-    /// SO_TIMESTAMP or SO_TIMESTAMPNS, of the old or the new type of times: the one that was set last.
-    pub kind: Option<u64>,
-    /// SO_TIMESTAMPING of the old or the new type, and its flags.
-    pub timestamping: (u64, u32),
+    /// SO_TIMESTAMP or SO_TIMESTAMPNS (SOCK_RCVTSTAMP).
+    pub on: bool,
+    /// It is SO_TIMESTAMPNS (SOCK_RCVTSTAMPNS).
+    pub nanoseconds: bool,
+    /// The option that was set last is one of the new type of times (SOCK_TSTAMP_NEW).
+    pub new: bool,
+    /// The flags of SO_TIMESTAMPING.
+    pub flags: u32,
 }
 
 /// Options that a socket only remembers, and its timeouts.

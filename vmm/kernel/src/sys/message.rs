@@ -66,6 +66,8 @@ pub struct Incoming {
     header: Option<Msghdr>,
     /// Bytes received.
     done: u64,
+    /// When the segment of a stream had come of which something was taken last.
+    came: Option<SimTime>,
 }
 
 impl Incoming {
@@ -133,7 +135,7 @@ impl Ctx<'_> {
             _ => {
                 let (buffers, header) = memory(self)?;
                 let nonblock = self.may_not_sleep(file, flags);
-                Incoming { buffers, flags, nonblock, header, done: 0 }
+                Incoming { buffers, flags, nonblock, header, done: 0, came: None }
             }
         };
         let header = want.header;

@@ -170,6 +170,14 @@ impl Stack {
         Ok(())
     }
 
+    /// When that part of a stream came which was read or peeked at last (`tcp_update_recv_tstamps`).
+    pub fn read_of(&self, id: SocketId) -> Option<SimTime> {
+        match &self.get(id).ok()?.kind {
+            Kind::Conn(conn) => Some(conn.rcv.read_of()),
+            _ => None,
+        }
+    }
+
     /// recvfrom(2) on a UDP socket: the whole datagram (the caller truncates). EAGAIN, ECONNREFUSED from an earlier
     /// send, EOPNOTSUPP on TCP. EAGAIN also comes after shutdown(SHUT_RD), where a blocking call returns 0: such a
     /// caller has to look at [`crate::ReadyFlags::RDHUP`].

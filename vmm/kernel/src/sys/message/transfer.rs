@@ -357,7 +357,7 @@ impl Ctx<'_> {
         let ready = ReadyFlags::READ | ReadyFlags::RDHUP | ReadyFlags::HUP | ReadyFlags::ERR;
         if self.woken_by_event_only() && !self.node.net.of(id).readiness(id).intersects(ready) {
             want.done = self.short(Object::Inet(id), want.done, want.nonblock, timeout)?;
-            return Ok(Got { value: want.done, ..Got::default() });
+            return self.got_of_tcp(id, want);
         }
         loop {
             let done = want.done;
@@ -388,6 +388,7 @@ impl Ctx<'_> {
                     if !discard {
                         self.copy_out(&want.buffers, done, &buf[..n])?;
                     }
+                    want.came = self.node.net.of(id).read_of(id);
                     let marked = peek && there < self.node.net.of(id).received_bytes(id) as u64;
                     let ended = here.intersects(ReadyFlags::RDHUP | ReadyFlags::HUP) || marked;
                     let seen = done + n as u64;
@@ -411,7 +412,14 @@ impl Ctx<'_> {
                 Err(e) => return err(e),
             }
         }
-        Ok(Got { value: want.done, ..Got::default() })
+        self.got_of_tcp(id, want)
+    }
+
+    /// What has come of a stream, with the time of its last segment (`tcp_recv_timestamp`).
+    fn got_of_tcp(&self, id: SocketId, want: &Incoming) -> SysResult<Got> {
+        let generic = &self.inet(id)?.generic;
+        let times = want.came.map(|came| super::datagram::timestamps(generic, self.node.realtime_at(came)));
+        Ok(Got { value: want.done, control: times.unwrap_or_default(), ..Got::default() })
     }
 
     /// recv(2) with MSG_OOB: the urgent byte, which does not count as data that was read (tcp_recv_urg).
