@@ -13,6 +13,8 @@ use crate::unix::Name;
 
 /// Most bytes of a socket address (`struct sockaddr_storage`).
 pub const ADDRESS_MAX: usize = 128;
+/// net.core.optmem_max: ancillary data of this many bytes and more is ENOBUFS, and so is a longer filter.
+pub const OPTMEM_MAX: u32 = 20480;
 /// `struct sockaddr_in`.
 const SIN_LEN: usize = 16;
 /// The part of `struct sockaddr_in6` that must be there (SIN6_LEN_RFC2133: without the scope id).

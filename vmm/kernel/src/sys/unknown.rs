@@ -165,7 +165,7 @@ fn socket_options() {
     }
     for name in [
         "setsockopt SO_ATTACH_BPF",
-        "setsockopt IP_MSFILTER",
+        "setsockopt IP_UNICAST_IF",
         "setsockopt TCP_MD5SIG",
         "getsockopt SO_MEMINFO",
     ] {
