@@ -396,7 +396,7 @@ macro_rules! syscalls {
             [437 openat2 (dirfd: Fd, path: Path, how: Ptr, size: u64) full ""]
             [438 pidfd_getfd (fd: Fd, target: Fd, flags: Hex) full ""]
             [439 faccessat2 (dirfd: Fd, path: Path, mode: u32, flags: AtFlags) full ""]
-            [440 process_madvise () errno ENOSYS "hints about other processes' memory, which nobody needs"]
+            [440 process_madvise (fd: Fd, vec: Ptr, vlen: u64, advice: u32, flags: Hex) full ""]
             [441 epoll_pwait2 (epfd: Fd, events: Ptr, max: i32, timeout: Ptr, sigmask: Ptr, size: u64) full ""]
             [442 mount_setattr () errno EPERM "as in a container: CAP_SYS_ADMIN"]
             [443 quotactl_fd () errno EPERM "as in a container: CAP_SYS_ADMIN"]

@@ -90,7 +90,7 @@ pub use prctl::*;
 pub use priority::*;
 pub use probe::*;
 pub use process::*;
-pub use process_vm::{process_vm_readv, process_vm_writev};
+pub use process_vm::{process_madvise, process_vm_readv, process_vm_writev};
 pub use sched::*;
 pub use seccomp::seccomp;
 pub use sem::{semctl, semget, semop, semtimedop};
