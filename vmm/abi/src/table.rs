@@ -330,7 +330,7 @@ macro_rules! syscalls {
             [282 signalfd (fd: Fd, mask: Ptr, size: u64) full ""]
             [283 timerfd_create (clock: u32, flags: FdFlags) full ""]
             [284 eventfd (initval: u32) full ""]
-            [285 fallocate (fd: Fd, mode: FallocateMode, offset: i64, len: i64) full ""]
+            [285 fallocate (fd: Fd, mode: FallocateMode, offset: i64, len: i64) partial "FALLOC_FL_COLLAPSE_RANGE and FALLOC_FL_INSERT_RANGE EOPNOTSUPP, as of file systems that have neither"]
             [286 timerfd_settime (fd: Fd, flags: TimerFlags, value: Ptr, old: Ptr) full ""]
             [287 timerfd_gettime (fd: Fd, value: Ptr) full ""]
             [288 accept4 (fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) full ""]
