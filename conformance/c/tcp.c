@@ -513,6 +513,20 @@ static const void *stamp_of(int fd, size_t room, int flags, int type, ssize_t *n
 	return NULL;
 }
 
+/* What a reception says of how much there is left. */
+static int left_of(int fd, size_t room, int flags)
+{
+	char data[16];
+	struct iovec part = { data, room };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+	if (recvmsg(fd, &message, flags) < 0)
+		return -1;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+		if (c->cmsg_level == IPPROTO_TCP && c->cmsg_type == TCP_CM_INQ)
+			return *(int *)CMSG_DATA(c);
+	return -2;
+}
+
 /* How long ago, in microseconds. */
 static long age(const void *stamp)
 {
@@ -594,6 +608,18 @@ static void times(void)
 	CHECK_ERRNO(set_socket(b, SO_TIMESTAMPING, 1 << 30), EINVAL);
 	CHECK_ERRNO(set_socket(b, SO_TIMESTAMPING, 1 << 15), EOPNOTSUPP);
 	close(a), close(b);
+	/* TCP_INQ: how much is left, and one for the end. */
+	pair(&a, &b);
+	CHECK_ERRNO(setsockopt(b, IPPROTO_TCP, TCP_INQ, &(int){ 2 }, sizeof(int)), EINVAL);
+	CHECK_OK(setsockopt(b, IPPROTO_TCP, TCP_INQ, &(int){ 1 }, sizeof(int)));
+	CHECK_EQ(option(b, IPPROTO_TCP, TCP_INQ), 1);
+	REQUIRE(write(a, "abcdef", 6) == 6);
+	wait_for(b, POLLIN);
+	CHECK(left_of(b, 2, MSG_PEEK) == 6 && left_of(b, 2, 0) == 4);
+	close(a);
+	wait_for(b, POLLRDHUP);
+	CHECK(left_of(b, 3, 0) == 2 && left_of(b, 9, 0) == 1 && left_of(b, 9, 0) == 1);
+	close(b);
 	/* What a listener has, its connections have. */
 	CHECK_OK(set_socket(l, SO_TIMESTAMPNS, 1));
 	a = socket(AF_INET, SOCK_STREAM, 0);

@@ -356,6 +356,7 @@ pub const TCP_QUICKACK: u64 = 12;
 pub const TCP_CONGESTION: u64 = 13;
 pub const TCP_USER_TIMEOUT: u64 = 18;
 pub const TCP_FASTOPEN: u64 = 23;
+pub const TCP_INQ: u64 = 0x24;
 pub const TCP_NOTSENT_LOWAT: u64 = 25;
 pub const IPV6_V6ONLY: u64 = 26;
 pub const IP_TOS: u64 = 1;

@@ -495,9 +495,10 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
             k.node
                 .with_recount(k.pid, mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
         }
-        c::MADV_POPULATE_READ
-        | c::MADV_POPULATE_WRITE
-        | c::MADV_WILLNEED
+        c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE => {
+            k.prefault((start, end), u64::from(advice) == c::MADV_POPULATE_WRITE)?;
+        }
+        c::MADV_WILLNEED
         | c::MADV_HUGEPAGE
         | c::MADV_NOHUGEPAGE
         | c::MADV_DONTDUMP

@@ -3,7 +3,7 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Ucred;
-use bloodhound_net::{Proto, ReadyFlags, SocketId};
+use bloodhound_net::{Proto, ReadyFlags, SocketId, TcpState};
 use zerocopy::IntoBytes;
 
 use super::{CHUNK, Got, Incoming, Outgoing};
@@ -177,7 +177,7 @@ impl Ctx<'_> {
 
     fn send_unix_stream(&mut self, id: UnixId, msg: &mut Outgoing) -> SysResult {
         let oob = msg.flags.contains(MsgFlags::MSG_OOB);
-        if oob && msg.source.len() == 0 {
+        if oob && msg.source.is_empty() {
             return err(Errno::EOPNOTSUPP);
         }
         if msg.to.is_some() {
@@ -415,11 +415,20 @@ impl Ctx<'_> {
         self.got_of_tcp(id, want)
     }
 
-    /// What has come of a stream, with the time of its last segment (`tcp_recv_timestamp`).
+    /// What has come of a stream, with the time of its last segment (`tcp_recv_timestamp`), and how much is left of it (TCP_INQ).
     fn got_of_tcp(&self, id: SocketId, want: &Incoming) -> SysResult<Got> {
         let generic = &self.inet(id)?.generic;
         let times = want.came.map(|came| super::datagram::timestamps(generic, self.node.realtime_at(came)));
-        Ok(Got { value: want.done, control: times.unwrap_or_default(), ..Got::default() })
+        let mut control = times.unwrap_or_default();
+        if generic.is_set(c::IPPROTO_TCP, c::TCP_INQ) {
+            use TcpState::{CloseWait, Closing, LastAck, TimeWait};
+            let stack = self.node.net.of(id);
+            // "After receiving a FIN, tell the user-space to continue reading by returning a non-zero inq" (tcp_inq_hint).
+            let ended = matches!(stack.state(id), Some(CloseWait | Closing | LastAck | TimeWait));
+            let left = stack.received_bytes(id) as i32 + i32::from(ended);
+            control.push((c::IPPROTO_TCP, c::TCP_INQ, left.to_le_bytes().to_vec()));
+        }
+        Ok(Got { value: want.done, control, ..Got::default() })
     }
 
     /// recv(2) with MSG_OOB: the urgent byte, which does not count as data that was read (tcp_recv_urg).

@@ -90,6 +90,7 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         // UDP_NO_CHECK6_TX, UDP_NO_CHECK6_RX: checksums of zero, which nobody sees.
         (c::IPPROTO_UDP, 101, 0, Flag),
         (c::IPPROTO_UDP, 102, 0, Flag),
+        (c::IPPROTO_TCP, c::TCP_INQ, 0, Range(0, 1)),
         // TCP_FASTOPEN_NO_COOKIE
         (c::IPPROTO_TCP, 34, 0, Range(0, 1)),
     ]
