@@ -620,8 +620,9 @@ static void times(void)
 	wait_for(b, POLLRDHUP);
 	CHECK(left_of(b, 3, 0) == 2 && left_of(b, 9, 0) == 1 && left_of(b, 9, 0) == 1);
 	close(b);
-	/* What a listener has, its connections have. */
+	/* What a listener has, its connections have. The kernel's stamping begins a moment after the first one wants it (net_enable_timestamp). */
 	CHECK_OK(set_socket(l, SO_TIMESTAMPNS, 1));
+	nap();
 	a = socket(AF_INET, SOCK_STREAM, 0);
 	REQUIRE(connect_to(a, port) == 0);
 	REQUIRE(write(a, "x", 1) == 1);
