@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
@@ -375,6 +376,49 @@ static void locks(void)
 	unlink("f");
 }
 
+static int is_zero(int fd, off_t from, size_t n)
+{
+	char bytes[8192];
+	REQUIRE(n <= sizeof bytes && pread(fd, bytes, n, from) == (ssize_t)n);
+	while (n > 0 && bytes[n - 1] == 0)
+		n--;
+	return n == 0;
+}
+
+/* FALLOC_FL_ZERO_RANGE, of file systems that have it, and what is refused before a file system is asked. */
+static void zero_ranges(void)
+{
+	int fd = make("f", "0123456789"), memory = memfd_create("m", 0);
+	char bytes[8192];
+	struct stat st;
+	memset(bytes, 'x', sizeof bytes);
+	REQUIRE(pwrite(fd, bytes, sizeof bytes, 0) == sizeof bytes && fsync(fd) == 0);
+	CHECK_ERRNO(fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), EOPNOTSUPP);
+	/* EINVAL as well; EOPNOTSUPP in later kernels. */
+	CHECK(fallocate(fd, FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_KEEP_SIZE, 0, 4096) == -1 &&
+	      (errno == EINVAL || errno == EOPNOTSUPP));
+	CHECK(fallocate(fd, FALLOC_FL_INSERT_RANGE | FALLOC_FL_ZERO_RANGE, 0, 4096) == -1 &&
+	      (errno == EINVAL || errno == EOPNOTSUPP));
+	CHECK_ERRNO(fallocate(memory, FALLOC_FL_ZERO_RANGE, 0, 4096), EOPNOTSUPP);
+	CHECK_ERRNO(fallocate(memory, FALLOC_FL_COLLAPSE_RANGE, 0, 4096), EOPNOTSUPP);
+	CHECK_ERRNO(fallocate(memory, FALLOC_FL_INSERT_RANGE, 0, 4096), EOPNOTSUPP);
+	if (fallocate(fd, FALLOC_FL_ZERO_RANGE, 100, 50) == -1 && errno == EOPNOTSUPP) {
+		close(fd), close(memory);
+		return;
+	}
+	CHECK(is_zero(fd, 100, 50) && !is_zero(fd, 99, 1) && !is_zero(fd, 150, 1));
+	/* Blocks that are zeroed as a whole stay the file's. */
+	CHECK_OK(fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 4096, 8192));
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 8192 && st.st_blocks == 24);
+	CHECK(is_zero(fd, 4096, 4096));
+	CHECK_OK(fallocate(fd, FALLOC_FL_ZERO_RANGE, 12000, 3000));
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 15000 && st.st_blocks == 32);
+	CHECK(is_zero(fd, 8192, 6808));
+	CHECK_ERRNO(fallocate(fd, FALLOC_FL_ZERO_RANGE, 0, 0), EINVAL);
+	close(fd), close(memory);
+	unlink("f");
+}
+
 static void copying(void)
 {
 	int in = make("in", "0123456789"), out = make("out", ""), fds[2];
@@ -571,6 +615,7 @@ int main(void)
 	sizes();
 	duplicates();
 	locks();
+	zero_ranges();
 	copying();
 	copying_much();
 	interrupted_copy();

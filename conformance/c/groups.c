@@ -334,6 +334,153 @@ static void streams(void)
 	close(l), close(c), close(six), close(accepted);
 }
 
+/* All sources of a group at once: IP_MSFILTER, MCAST_MSFILTER. */
+static union {
+	struct ip_msfilter ip;
+	struct group_filter any;
+	char bytes[30000];
+} filter;
+
+static int set_filter(int fd, uint32_t mode, uint32_t count, socklen_t len)
+{
+	filter.ip.imsf_multiaddr.s_addr = inet_addr(GROUP);
+	filter.ip.imsf_interface.s_addr = htonl(INADDR_LOOPBACK);
+	filter.ip.imsf_fmode = mode;
+	filter.ip.imsf_numsrc = count;
+	for (uint32_t i = 0; i < count && i < 20; i++)
+		filter.ip.imsf_slist[i].s_addr = htonl(INADDR_LOOPBACK + i);
+	return set(fd, IP_MSFILTER, &filter, len);
+}
+
+static int get_filter(int fd, uint32_t room, socklen_t *len)
+{
+	memset(&filter, 0, sizeof filter);
+	filter.ip.imsf_multiaddr.s_addr = inet_addr(GROUP);
+	filter.ip.imsf_interface.s_addr = htonl(INADDR_LOOPBACK);
+	filter.ip.imsf_numsrc = room;
+	return getsockopt(fd, IPPROTO_IP, IP_MSFILTER, &filter, len);
+}
+
+static void filters(void)
+{
+	int fd = shared("0.0.0.0", 0), from = socket(AF_INET, SOCK_DGRAM, 0), port = port_of(fd);
+	struct ip_mreq whole = mreq(GROUP);
+	struct in_addr lo = { htonl(INADDR_LOOPBACK) };
+	struct ip_mreq_source mine = { .imr_multiaddr.s_addr = inet_addr(GROUP), .imr_interface = lo, .imr_sourceaddr = lo };
+	struct sockaddr_in one = at("127.0.0.1", 0);
+	REQUIRE(bind(from, (struct sockaddr *)&one, sizeof one) == 0);
+	REQUIRE(set(from, IP_MULTICAST_IF, &lo, sizeof lo) == 0);
+	socklen_t len = sizeof filter;
+	CHECK_ERRNO(set_filter(fd, MCAST_INCLUDE, 0, 15), EINVAL);
+	CHECK_ERRNO(set_filter(fd, MCAST_INCLUDE, 0, 200000), ENOBUFS);
+	CHECK_ERRNO(set_filter(fd, MCAST_INCLUDE, 11, 60), ENOBUFS);
+	CHECK_ERRNO(set_filter(fd, MCAST_INCLUDE, 2, 23), EINVAL);
+	CHECK_ERRNO(set_filter(fd, 2, 1, 20), EINVAL);
+	CHECK_ERRNO(set(fd, IP_MSFILTER, BAD, 20), EFAULT);
+	CHECK_ERRNO(set_filter(fd, MCAST_INCLUDE, 1, 20), EINVAL);
+	CHECK_ERRNO(set_filter(fd, MCAST_INCLUDE, 0, 16), EADDRNOTAVAIL);
+	CHECK_ERRNO(get_filter(fd, 5, &len), EADDRNOTAVAIL);
+	REQUIRE(set(fd, IP_ADD_MEMBERSHIP, &whole, sizeof whole) == 0);
+	CHECK_OK(get_filter(fd, 5, &len));
+	CHECK(len == 16 && filter.ip.imsf_fmode == MCAST_EXCLUDE && filter.ip.imsf_numsrc == 0);
+	CHECK_OK(set_filter(fd, MCAST_EXCLUDE, 3, 28));
+	send_to(from, GROUP, port);
+	CHECK_EQ(hears(fd), 0);
+	CHECK_OK(set_filter(fd, MCAST_INCLUDE, 3, 40));
+	send_to(from, GROUP, port);
+	CHECK_EQ(hears(fd), 1);
+	/* As many as there is said to be room for, whatever the length is. */
+	len = 16;
+	CHECK_OK(get_filter(fd, 2, &len));
+	CHECK(len == 24 && filter.ip.imsf_fmode == MCAST_INCLUDE && filter.ip.imsf_numsrc == 3);
+	CHECK(filter.ip.imsf_slist[1].s_addr == htonl(INADDR_LOOPBACK + 1) && filter.ip.imsf_slist[2].s_addr == 0);
+	len = 15;
+	CHECK_ERRNO(get_filter(fd, 2, &len), EINVAL);
+	/* A filter that is emptied keeps its way, one that is set empty does not. */
+	CHECK_OK(set_filter(fd, MCAST_EXCLUDE, 1, 20));
+	CHECK_OK(set(fd, IP_UNBLOCK_SOURCE, &mine, sizeof mine));
+	CHECK_ERRNO(set(fd, IP_ADD_SOURCE_MEMBERSHIP, &mine, sizeof mine), EINVAL);
+	CHECK_OK(set_filter(fd, MCAST_EXCLUDE, 0, 16));
+	CHECK_OK(set(fd, IP_ADD_SOURCE_MEMBERSHIP, &mine, sizeof mine));
+	/* To hear nobody is to leave. */
+	CHECK_OK(set_filter(fd, MCAST_INCLUDE, 0, 16));
+	CHECK_ERRNO(set(fd, IP_DROP_MEMBERSHIP, &whole, sizeof whole), EADDRNOTAVAIL);
+	filter.ip.imsf_multiaddr.s_addr = inet_addr("10.0.0.1");
+	CHECK_ERRNO(set(fd, IP_MSFILTER, &filter, 16), EINVAL);
+	len = sizeof filter;
+	CHECK_ERRNO(getsockopt(fd, IPPROTO_IP, IP_MSFILTER, &filter, &len), EINVAL);
+	set_filter(fd, MCAST_EXCLUDE, 0, 16);
+	filter.ip.imsf_interface.s_addr = inet_addr("203.0.113.7");
+	CHECK_ERRNO(set(fd, IP_MSFILTER, &filter, 16), ENODEV);
+
+	/* The same by addresses of any family; whose length is counted in struct sockaddr_storage. */
+	struct sockaddr_in *group = (struct sockaddr_in *)&filter.any.gf_group, *source = (struct sockaddr_in *)filter.any.gf_slist;
+	REQUIRE(set(fd, IP_ADD_MEMBERSHIP, &whole, sizeof whole) == 0);
+	memset(&filter, 0, sizeof filter);
+	filter.any.gf_interface = if_nametoindex("lo");
+	filter.any.gf_fmode = MCAST_INCLUDE;
+	filter.any.gf_numsrc = 1;
+	CHECK_ERRNO(set(fd, MCAST_MSFILTER, &filter, 272), EADDRNOTAVAIL);
+	*group = at(GROUP, 0);
+	CHECK_ERRNO(set(fd, MCAST_MSFILTER, &filter, 272), EADDRNOTAVAIL);
+	*source = at("127.0.0.1", 0);
+	CHECK_ERRNO(set(fd, MCAST_MSFILTER, &filter, 271), EINVAL);
+	CHECK_ERRNO(set(fd, MCAST_MSFILTER, &filter, 143), EINVAL);
+	CHECK_OK(set(fd, MCAST_MSFILTER, &filter, 272));
+	send_to(from, GROUP, port);
+	CHECK_EQ(hears(fd), 1);
+	memset(source, 0xff, 128);
+	filter.any.gf_numsrc = 7;
+	len = 144;
+	CHECK_OK(getsockopt(fd, IPPROTO_IP, MCAST_MSFILTER, &filter, &len));
+	CHECK(len == 272 && filter.any.gf_fmode == MCAST_INCLUDE && filter.any.gf_numsrc == 1);
+	CHECK(source->sin_family == AF_INET && source->sin_addr.s_addr == htonl(INADDR_LOOPBACK) && filter.bytes[271] == 0);
+	filter.any.gf_interface = 0;
+	CHECK_ERRNO(getsockopt(fd, IPPROTO_IP, MCAST_MSFILTER, &filter, &len), EADDRNOTAVAIL);
+	group->sin_family = AF_INET6;
+	CHECK_ERRNO(getsockopt(fd, IPPROTO_IP, MCAST_MSFILTER, &filter, &len), EINVAL);
+	close(fd), close(from);
+}
+
+static void filters6(void)
+{
+	int fd = socket(AF_INET6, SOCK_DGRAM, 0), lo = if_nametoindex("lo");
+	struct sockaddr_in6 *group = (struct sockaddr_in6 *)&filter.any.gf_group, *source = (struct sockaddr_in6 *)filter.any.gf_slist;
+	struct group_req join = { lo, { 0 } };
+	socklen_t len = 400;
+	memset(&filter, 0, sizeof filter);
+	group->sin6_family = AF_INET6;
+	REQUIRE(inet_pton(AF_INET6, "ff02::1:7", &group->sin6_addr) == 1);
+	memcpy(&join.gr_group, group, sizeof *group);
+	filter.any.gf_interface = lo;
+	filter.any.gf_fmode = MCAST_EXCLUDE;
+	filter.any.gf_numsrc = 1;
+	source->sin6_addr = in6addr_loopback;
+	CHECK_ERRNO(setsockopt(fd, IPPROTO_IPV6, MCAST_MSFILTER, &filter, 272), EINVAL);
+	CHECK_ERRNO(getsockopt(fd, IPPROTO_IPV6, MCAST_MSFILTER, &filter, &len), EADDRNOTAVAIL);
+	REQUIRE(setsockopt(fd, IPPROTO_IPV6, MCAST_JOIN_GROUP, &join, sizeof join) == 0);
+	/* The families of sources are not looked at. */
+	CHECK_OK(setsockopt(fd, IPPROTO_IPV6, MCAST_MSFILTER, &filter, 272));
+	filter.any.gf_numsrc = 65;
+	CHECK_ERRNO(setsockopt(fd, IPPROTO_IPV6, MCAST_MSFILTER, &filter, 10000), ENOBUFS);
+	filter.any.gf_numsrc = 2;
+	CHECK_OK(getsockopt(fd, IPPROTO_IPV6, MCAST_MSFILTER, &filter, &len));
+	CHECK(len == 272 && filter.any.gf_numsrc == 1 && source->sin6_family == AF_INET6);
+	CHECK(!memcmp(&source->sin6_addr, &in6addr_loopback, 16));
+	filter.any.gf_interface = 0;
+	CHECK_ERRNO(getsockopt(fd, IPPROTO_IPV6, MCAST_MSFILTER, &filter, &len), EADDRNOTAVAIL);
+	filter.any.gf_interface = 12345;
+	CHECK_ERRNO(setsockopt(fd, IPPROTO_IPV6, MCAST_MSFILTER, &filter, 272), ENODEV);
+	filter.any.gf_interface = lo;
+	filter.any.gf_fmode = MCAST_INCLUDE;
+	filter.any.gf_numsrc = 0;
+	CHECK_OK(setsockopt(fd, IPPROTO_IPV6, MCAST_MSFILTER, &filter, 144));
+	CHECK_ERRNO(setsockopt(fd, IPPROTO_IPV6, MCAST_LEAVE_GROUP, &join, sizeof join), EADDRNOTAVAIL);
+	group->sin6_family = AF_INET;
+	CHECK_ERRNO(getsockopt(fd, IPPROTO_IPV6, MCAST_MSFILTER, &filter, &len), EADDRNOTAVAIL);
+	close(fd);
+}
+
 int main(void)
 {
 	membership();
@@ -343,5 +490,7 @@ int main(void)
 	multicast6();
 	sources();
 	streams();
+	filters();
+	filters6();
 	return tap_done();
 }

@@ -372,7 +372,24 @@ static void advising(void)
 	CHECK_EQ(madvise(p + PAGE, PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(mincore(p, 3 * PAGE, resident), 0);
 	CHECK((resident[0] & 1) == 1 && (resident[1] & 1) == 0 && (resident[2] & 1) == 1);
+	/* MADV_POPULATE_WRITE and MADV_POPULATE_READ make pages, as far as one may. */
+	CHECK_EQ(madvise(p, 3 * PAGE, 23), 0);
+	CHECK(mincore(p, 3 * PAGE, resident) == 0 && (resident[1] & 1) == 1 && p[PAGE] == 0 && p[0] == 'a');
+	REQUIRE(mprotect(p + PAGE, PAGE, PROT_READ) == 0);
+	CHECK_EQ(madvise(p, 3 * PAGE, 22), 0);
+	CHECK_ERRNO(madvise(p, 3 * PAGE, 23), EINVAL);
+	REQUIRE(mprotect(p + PAGE, PAGE, PROT_NONE) == 0);
+	CHECK_ERRNO(madvise(p, 3 * PAGE, 22), EINVAL);
+	int fd = memfd_create("short", 0);
+	REQUIRE(ftruncate(fd, PAGE) == 0);
+	char *f = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK_ERRNO(madvise(f, 2 * PAGE, 23), EFAULT);
+	CHECK_ERRNO(madvise(f, 2 * PAGE, 22), EFAULT);
+	CHECK_EQ(madvise(f, PAGE, 22), 0);
+	munmap(f, 2 * PAGE);
+	close(fd);
 	munmap(p + PAGE, PAGE);
+	CHECK_ERRNO(madvise(p, 3 * PAGE, 23), ENOMEM);
 	CHECK_ERRNO(mincore(p, 3 * PAGE, resident), ENOMEM);
 	CHECK_ERRNO(madvise(p, 3 * PAGE, MADV_DONTNEED), ENOMEM);
 	CHECK_EQ(p[0], 0);

@@ -2,9 +2,14 @@
  * watch a machine read. */
 #include "tap.h"
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
+#include <stdint.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
@@ -198,6 +203,210 @@ static void counters(void)
 	      counted("\npgfault ") >= 0 && counted("\noom_kill ") >= 0 && counted("\nnr_dirty_threshold ") > 0);
 }
 
+/*
+ * What is kept from whom ("Ptrace access mode checking", ptrace(2); "dumpable", prctl(2)). Each answer is a bit of a mask: those
+ * that were other ones.
+ */
+static char secret[8] = "secret";
+
+static char *of(pid_t pid, const char *name)
+{
+	static char paths[4][64];
+	static int next;
+	char *path = paths[next++ % 4];
+	snprintf(path, sizeof paths[0], "/proc/%d/%s", pid, name);
+	return path;
+}
+
+/* 0, or the error. */
+static int opens(pid_t pid, const char *name)
+{
+	int fd = open(of(pid, name), O_RDONLY);
+	if (fd < 0)
+		return errno;
+	close(fd);
+	return 0;
+}
+
+static int reads(pid_t pid, const char *name)
+{
+	int fd = open(of(pid, name), O_RDONLY);
+	if (fd < 0)
+		return -errno;
+	int error = read(fd, text, sizeof text) < 0 ? errno : 0;
+	close(fd);
+	return error;
+}
+
+static int links(pid_t pid, const char *name)
+{
+	return readlink(of(pid, name), text, sizeof text) < 0 ? errno : 0;
+}
+
+static int peeks(pid_t pid)
+{
+	char got[8];
+	struct iovec local = { got, 8 }, remote = { secret, 8 };
+	return process_vm_readv(pid, &local, 1, &remote, 1, 0) < 0 ? errno : 0;
+}
+
+static int takes(pid_t pid)
+{
+	int pidfd = syscall(SYS_pidfd_open, pid, 0), fd = syscall(SYS_pidfd_getfd, pidfd, 1, 0), error = errno;
+	close(pidfd), close(fd);
+	return fd < 0 ? error : 0;
+}
+
+static int compares(pid_t pid)
+{
+	return syscall(SYS_kcmp, getpid(), pid, 1, 0, 0) < 0 ? errno : 0;
+}
+
+static int robust(pid_t pid)
+{
+	void *head;
+	size_t len;
+	return syscall(SYS_get_robust_list, pid, &head, &len) < 0 ? errno : 0;
+}
+
+/* The number of a field of /proc/PID/stat, from 1. */
+static long field(pid_t pid, int number)
+{
+	REQUIRE(reads(pid, "stat") == 0);
+	char *at = strrchr(text, ')');
+	for (int i = 2; i < number; i++)
+		at = strchr(at + 1, ' ');
+	return atol(at);
+}
+
+/* What another process of the same user may. */
+static int stranger(pid_t pid, int may)
+{
+	int no = may ? 0 : EACCES, never = may ? 0 : EPERM, mask = 0;
+	const char *files[] = { "environ", "maps", "mem", "auxv", "smaps", "pagemap", "fd", "fdinfo/1" };
+	for (int i = 0; i < 8; i++)
+		mask |= (opens(pid, files[i]) != no) << i;
+	const char *paths[] = { "exe", "cwd", "root", "ns/mnt" };
+	for (int i = 0; i < 4; i++)
+		mask |= (links(pid, paths[i]) != no) << (8 + i);
+	mask |= (reads(pid, "io") != -no) << 12 | (reads(pid, "personality") != -no) << 13;
+	mask |= (peeks(pid) != never) << 14 | (takes(pid) != never) << 15 | (compares(pid) != never) << 16;
+	mask |= (robust(pid) != never) << 17 | (opens(pid, "status") != 0) << 18 | (opens(pid, "cmdline") != 0) << 19;
+	mask |= ((field(pid, 28) != 0) != may) << 20;
+	return mask;
+}
+
+/* What root without capabilities may with root that has some: the files are its own, what is in them is not. */
+static int powerless(pid_t pid)
+{
+	int mask = 0;
+	mask |= (opens(pid, "environ") != EACCES) | (opens(pid, "maps") != EACCES) << 1 | (opens(pid, "mem") != EACCES) << 2;
+	mask |= (opens(pid, "fd") != 0) << 3 | (links(pid, "fd/1") != EACCES) << 4 | (opens(pid, "fdinfo/1") != EACCES) << 5;
+	mask |= (reads(pid, "io") != EACCES) << 6 | (reads(pid, "personality") != EPERM) << 7;
+	mask |= (links(pid, "exe") != EACCES) << 8 | (peeks(pid) != EPERM) << 9 | (field(pid, 28) != 0) << 10;
+	return mask;
+}
+
+static int own(int may)
+{
+	pid_t me = getpid();
+	int mask = 0;
+	mask |= (opens(me, "environ") != (may ? 0 : EACCES)) | (opens(me, "maps") != 0) << 1 | (opens(me, "fd") != 0) << 2;
+	mask |= (links(me, "exe") != 0) << 3 | (links(me, "fd/1") != 0) << 4 | (peeks(me) != 0) << 5;
+	return mask;
+}
+
+static int mask_of(int (*run)(pid_t, int), pid_t pid, int may, uid_t user)
+{
+	int ends[2], mask = -1, status;
+	REQUIRE(pipe(ends) == 0);
+	pid_t child = fork();
+	if (child == 0) {
+		REQUIRE(setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0);
+		if (!user) {
+			struct { uint32_t version; int pid; } header = { 0x20080522, 0 };
+			uint32_t none[6] = { 0 };
+			REQUIRE(syscall(SYS_capset, &header, none) == 0);
+		}
+		mask = run(pid, may);
+		REQUIRE(write(ends[1], &mask, sizeof mask) == sizeof mask);
+		_exit(0);
+	}
+	REQUIRE(read(ends[0], &mask, sizeof mask) == sizeof mask);
+	REQUIRE(waitpid(child, &status, 0) == child);
+	close(ends[0]), close(ends[1]);
+	return mask;
+}
+
+static int run_powerless(pid_t pid, int unused)
+{
+	(void)unused;
+	return powerless(pid);
+}
+
+static int run_own(pid_t unused, int may)
+{
+	(void)unused;
+	prctl(PR_SET_DUMPABLE, may);
+	return own(may);
+}
+
+static int owned(pid_t pid, const char *name)
+{
+	return stat(of(pid, name), &st) == 0 && st.st_uid == st.st_gid ? (int)st.st_uid : -1;
+}
+
+static void secrets(void)
+{
+	int command[2], answer[2], status;
+	char c;
+	if (getuid() != 0)
+		return;
+	REQUIRE(pipe(command) == 0 && pipe(answer) == 0);
+	pid_t target = fork();
+	if (target == 0) {
+		REQUIRE(setgroups(0, NULL) == 0 && setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0);
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+		close(command[1]);
+		while (write(answer[1], "x", 1) == 1 && read(command[0], &c, 1) == 1)
+			prctl(PR_SET_DUMPABLE, c == '1');
+		_exit(0);
+	}
+	close(command[0]);
+	REQUIRE(read(answer[0], &c, 1) == 1);
+	/* A change of ids makes a process one that is not dumpable: its files are root's. */
+	CHECK_EQ(owned(target, ""), 1000);
+	CHECK_EQ(owned(target, "task"), 1000);
+	CHECK_EQ(owned(target, "environ"), 0);
+	CHECK_EQ(owned(target, "stat"), 0);
+	CHECK_EQ(owned(target, "fd"), 0);
+	CHECK_EQ(owned(target, "ns"), 0);
+	CHECK_EQ(owned(target, "net/dev"), 0);
+	CHECK_EQ(mask_of(stranger, target, 0, 1000), 0);
+	REQUIRE(write(command[1], "1", 1) == 1 && read(answer[0], &c, 1) == 1);
+	CHECK_EQ(owned(target, ""), 1000);
+	CHECK_EQ(owned(target, "environ"), 1000);
+	CHECK_EQ(owned(target, "fd"), 1000);
+	CHECK_EQ(owned(target, "net/dev"), 0);
+	CHECK_EQ(mask_of(stranger, target, 1, 1000), 0);
+	CHECK_EQ(mask_of(stranger, target, 0, 1001), 0);
+	REQUIRE(write(command[1], "0", 1) == 1 && read(answer[0], &c, 1) == 1);
+	CHECK_EQ(owned(target, "environ"), 0);
+	CHECK_EQ(mask_of(stranger, target, 0, 1000), 0);
+	close(command[1]);
+	/* Nor has one that is dead anything of its own. */
+	siginfo_t info;
+	REQUIRE(waitid(P_PID, target, &info, WEXITED | WNOWAIT) == 0);
+	CHECK_EQ(owned(target, ""), 1000);
+	CHECK_EQ(owned(target, "environ"), 0);
+	REQUIRE(waitpid(target, &status, 0) == target);
+	close(answer[0]), close(answer[1]);
+
+	CHECK_EQ(mask_of(run_powerless, getpid(), 0, 0), 0);
+	CHECK_EQ(mask_of(run_own, 0, 0, 1000), 0);
+	CHECK_EQ(mask_of(run_own, 0, 1, 1000), 0);
+}
+
 int main(void)
 {
 	tap_directory();
@@ -206,5 +415,6 @@ int main(void)
 	names();
 	namespaces();
 	counters();
+	secrets();
 	return tap_done();
 }

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 
 static socklen_t length;
 
@@ -495,6 +496,144 @@ static void packet_and_neighbours(void)
 	close(l), close(a), close(b), close(u), close(x);
 }
 
+/* Times of arrival (socket(7), SO_TIMESTAMP), as ancillary data of recvmsg(2). */
+static char control[256];
+
+static const void *stamp_of(int fd, size_t room, int flags, int type, ssize_t *n)
+{
+	static char data[64];
+	struct iovec part = { data, room };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+	*n = recvmsg(fd, &message, flags);
+	if (*n < 0)
+		return NULL;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == type)
+			return CMSG_DATA(c);
+	return NULL;
+}
+
+/* What a reception says of how much there is left. */
+static int left_of(int fd, size_t room, int flags)
+{
+	char data[16];
+	struct iovec part = { data, room };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+	if (recvmsg(fd, &message, flags) < 0)
+		return -1;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+		if (c->cmsg_level == IPPROTO_TCP && c->cmsg_type == TCP_CM_INQ)
+			return *(int *)CMSG_DATA(c);
+	return -2;
+}
+
+/* How long ago, in microseconds. */
+static long age(const void *stamp)
+{
+	struct timespec now, then;
+	memcpy(&then, stamp, sizeof then);
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (now.tv_sec - then.tv_sec) * 1000000 + (now.tv_nsec - then.tv_nsec) / 1000;
+}
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+}
+
+static int set_socket(int fd, int name, int value)
+{
+	return setsockopt(fd, SOL_SOCKET, name, &value, sizeof value);
+}
+
+static void times(void)
+{
+	int a, b, port, l = listener(&port), c, flags[2] = { 0, 0 };
+	ssize_t n;
+	const void *stamp;
+	struct timespec between;
+	pair(&a, &b);
+	REQUIRE(setsockopt(a, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int)) == 0);
+	CHECK_OK(set_socket(b, SO_TIMESTAMPNS, 1));
+	CHECK(option(b, SOL_SOCKET, SO_TIMESTAMPNS) == 1 && option(b, SOL_SOCKET, SO_TIMESTAMP) == 0);
+	nap();
+	REQUIRE(write(a, "one", 3) == 3);
+	nap();
+	stamp = stamp_of(b, 2, MSG_PEEK, SO_TIMESTAMPNS, &n);
+	CHECK(n == 2 && stamp && age(stamp) >= 19000 && age(stamp) < 10000000);
+	stamp = stamp_of(b, 2, 0, SO_TIMESTAMPNS, &n);
+	CHECK(n == 2 && stamp && age(stamp) >= 19000 && age(stamp) < 10000000);
+	stamp = stamp_of(b, 9, 0, SO_TIMESTAMPNS, &n);
+	CHECK(n == 1 && stamp && age(stamp) >= 19000);
+	/* Of several segments it is the last that counts. */
+	REQUIRE(write(a, "two", 3) == 3);
+	nap();
+	clock_gettime(CLOCK_REALTIME, &between);
+	REQUIRE(write(a, "three", 5) == 5);
+	nap();
+	stamp = stamp_of(b, 9, 0, SO_TIMESTAMPNS, &n);
+	CHECK(n == 8 && stamp && age(stamp) >= 19000 && age(stamp) <= age(&between));
+	/* Nothing came: none. */
+	CHECK(stamp_of(b, 9, MSG_DONTWAIT, SO_TIMESTAMPNS, &n) == NULL && n == -1);
+	/* Microseconds, and the types of the new kind. */
+	CHECK_OK(set_socket(b, SO_TIMESTAMP, 1));
+	REQUIRE(write(a, "x", 1) == 1);
+	const struct timeval *tv = stamp_of(b, 9, 0, SO_TIMESTAMP, &n);
+	CHECK(n == 1 && tv && tv->tv_sec > 1000000000 && tv->tv_usec < 1000000);
+	CHECK_OK(set_socket(b, 64 /* SO_TIMESTAMPNS_NEW */, 1));
+	CHECK(option(b, SOL_SOCKET, SO_TIMESTAMPNS) == 0 && option(b, SOL_SOCKET, 64) == 1);
+	REQUIRE(write(a, "x", 1) == 1);
+	stamp = stamp_of(b, 9, 0, 64, &n);
+	CHECK(n == 1 && stamp && age(stamp) < 10000000);
+	CHECK_OK(set_socket(b, SO_TIMESTAMP, 0));
+	REQUIRE(write(a, "x", 1) == 1);
+	CHECK(stamp_of(b, 9, 0, 64, &n) == NULL && n == 1);
+	/* SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE: three times, of which software tells one. */
+	CHECK_OK(set_socket(b, SO_TIMESTAMPING, 8 | 16));
+	length = sizeof flags;
+	REQUIRE(getsockopt(b, SOL_SOCKET, SO_TIMESTAMPING, flags, &length) == 0);
+	CHECK(length == 8 && flags[0] == (8 | 16));
+	nap();
+	REQUIRE(write(a, "x", 1) == 1);
+	const struct timespec *three = stamp_of(b, 9, 0, SO_TIMESTAMPING, &n);
+	CHECK(n == 1 && three && age(three) < 10000000 && three[1].tv_sec == 0 && three[2].tv_sec == 0);
+	/* No interface has a clock of its own: times of that (flags 1, 4 and 64) are taken, and none come. */
+	CHECK_OK(set_socket(b, SO_TIMESTAMPING, 1 | 4 | 64));
+	REQUIRE(write(a, "x", 1) == 1);
+	CHECK(stamp_of(b, 9, 0, SO_TIMESTAMPING, &n) == NULL && n == 1);
+	/* SOF_TIMESTAMPING_OPT_ID counts from a byte that a stream must have; OPT_STATS wants OPT_TSONLY. */
+	CHECK_OK(set_socket(b, SO_TIMESTAMPING, 128));
+	CHECK_ERRNO(set_socket(l, SO_TIMESTAMPING, 128), EINVAL);
+	CHECK_ERRNO(set_socket(b, SO_TIMESTAMPING, 4096), EINVAL);
+	CHECK_ERRNO(set_socket(b, SO_TIMESTAMPING, 1 << 30), EINVAL);
+	CHECK_ERRNO(set_socket(b, SO_TIMESTAMPING, 1 << 15), EOPNOTSUPP);
+	close(a), close(b);
+	/* TCP_INQ: how much is left, and one for the end. */
+	pair(&a, &b);
+	CHECK_ERRNO(setsockopt(b, IPPROTO_TCP, TCP_INQ, &(int){ 2 }, sizeof(int)), EINVAL);
+	CHECK_OK(setsockopt(b, IPPROTO_TCP, TCP_INQ, &(int){ 1 }, sizeof(int)));
+	CHECK_EQ(option(b, IPPROTO_TCP, TCP_INQ), 1);
+	REQUIRE(write(a, "abcdef", 6) == 6);
+	wait_for(b, POLLIN);
+	CHECK(left_of(b, 2, MSG_PEEK) == 6 && left_of(b, 2, 0) == 4);
+	close(a);
+	wait_for(b, POLLRDHUP);
+	CHECK(left_of(b, 3, 0) == 2 && left_of(b, 9, 0) == 1 && left_of(b, 9, 0) == 1);
+	close(b);
+	/* What a listener has, its connections have. The kernel's stamping begins a moment after the first one wants it (net_enable_timestamp). */
+	CHECK_OK(set_socket(l, SO_TIMESTAMPNS, 1));
+	nap();
+	a = socket(AF_INET, SOCK_STREAM, 0);
+	REQUIRE(connect_to(a, port) == 0);
+	REQUIRE(write(a, "x", 1) == 1);
+	c = accept(l, NULL, NULL);
+	REQUIRE(c >= 0);
+	CHECK_EQ(option(c, SOL_SOCKET, SO_TIMESTAMPNS), 1);
+	stamp = stamp_of(c, 9, 0, SO_TIMESTAMPNS, &n);
+	CHECK(n == 1 && stamp);
+	close(a), close(c), close(l);
+}
+
 int main(void)
 {
 	setting_up();
@@ -503,5 +642,6 @@ int main(void)
 	transfer();
 	endings();
 	options();
+	times();
 	return tap_done();
 }

@@ -431,6 +431,43 @@ static void families(int kind)
 	close(fd);
 }
 
+/* SO_PEEK_OFF. Unlike that of unix sockets a peek to the end of a datagram, with just as much room, tells of a truncation. */
+static void peeks_at_offsets(void)
+{
+	int port, off = 0, fd = bound(&port), sender = socket(AF_INET, SOCK_DGRAM, 0);
+	socklen_t len = sizeof off;
+	REQUIRE(getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, &len) == 0);
+	CHECK_EQ(off, -1);
+	off = 0;
+	CHECK_OK(setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof off));
+	send_to(sender, port, "first", 5);
+	send_to(sender, port, "", 0);
+	send_to(sender, port, "second", 6);
+	CHECK(recv(fd, buffer, 2, MSG_PEEK) == 2 && !memcmp(buffer, "fi", 2));
+	struct iovec part = { buffer, 3 };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	CHECK(recvmsg(fd, &message, MSG_PEEK) == 3 && message.msg_flags == MSG_TRUNC && !memcmp(buffer, "rst", 3));
+	CHECK_EQ(recv(fd, buffer, 9, MSG_PEEK), 0);
+	part.iov_len = 9;
+	CHECK(recvmsg(fd, &message, MSG_PEEK) == 6 && message.msg_flags == 0 && !memcmp(buffer, "second", 6));
+	CHECK_ERRNO(recv(fd, buffer, 9, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+	REQUIRE(getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, &len) == 0);
+	CHECK_EQ(off, 11);
+	/* A reception takes back as much as was stored, or with MSG_TRUNC all. */
+	CHECK_EQ(recv(fd, buffer, 2, 0), 2);
+	REQUIRE(getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, &len) == 0);
+	CHECK_EQ(off, 9);
+	CHECK_EQ(recv(fd, buffer, 2, 0), 0);
+	CHECK_EQ(recv(fd, buffer, 2, MSG_TRUNC), 6);
+	REQUIRE(getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, &len) == 0);
+	CHECK_EQ(off, 3);
+	send_to(sender, port, "abcdef", 6);
+	CHECK(recv(fd, buffer, 2, MSG_PEEK | MSG_TRUNC) == 6 && !memcmp(buffer, "de", 2));
+	REQUIRE(getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, &len) == 0);
+	CHECK_EQ(off, 9);
+	close(fd), close(sender);
+}
+
 int main(void)
 {
 	datagrams();
@@ -442,5 +479,6 @@ int main(void)
 	headers6();
 	timestamps();
 	corks();
+	peeks_at_offsets();
 	return tap_done();
 }

@@ -2,6 +2,7 @@
 #include "tap.h"
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
@@ -250,6 +251,103 @@ static void passing(void)
 	REQUIRE(unlink("f") == 0);
 }
 
+/* SO_PEEK_OFF (socket(7)): peeks go on where the last one ended, and receptions take the offset back. */
+static int offset_of(int fd)
+{
+	int off = 77;
+	socklen_t len = sizeof off;
+	return getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, &len) == 0 ? off : -99;
+}
+
+static int set_offset(int fd, int off)
+{
+	return setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof off);
+}
+
+static int peeked(int fd, size_t room, int flags, const char *want)
+{
+	char data[64];
+	ssize_t n = recv(fd, data, room, MSG_DONTWAIT | flags);
+	return n == (ssize_t)strlen(want) && !memcmp(data, want, n);
+}
+
+static void *send_later(void *fd)
+{
+	usleep(20000);
+	write(*(int *)fd, "later", 5);
+	return NULL;
+}
+
+static void peeks_at_offsets(void)
+{
+	int pair[2], stream = socket(AF_INET, SOCK_STREAM, 0), netlink = socket(AF_NETLINK, SOCK_RAW, 0);
+	pthread_t thread;
+	char data[64];
+	/* Of TCP, later kernels have it too. */
+	CHECK(set_offset(stream, 0) == 0 || errno == EOPNOTSUPP);
+	CHECK_ERRNO(set_offset(netlink, 0), EOPNOTSUPP);
+	close(stream), close(netlink);
+	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	CHECK_EQ(offset_of(pair[1]), -1);
+	CHECK_ERRNO(setsockopt(pair[1], SOL_SOCKET, SO_PEEK_OFF, data, 2), EINVAL);
+	write(pair[0], "hello ", 6);
+	write(pair[0], "world", 5);
+	CHECK(peeked(pair[1], 3, MSG_PEEK, "hel"));
+	CHECK_EQ(offset_of(pair[1]), -1);
+	CHECK_OK(set_offset(pair[1], -5));
+	CHECK_EQ(offset_of(pair[1]), -5);
+	CHECK(peeked(pair[1], 3, MSG_PEEK, "hel"));
+	CHECK_OK(set_offset(pair[1], 0));
+	CHECK(peeked(pair[1], 3, MSG_PEEK, "hel"));
+	CHECK(peeked(pair[1], 5, MSG_PEEK, "lo wo"));
+	CHECK_EQ(offset_of(pair[1]), 8);
+	CHECK(peeked(pair[1], 50, MSG_PEEK, "rld"));
+	CHECK_ERRNO(recv(pair[1], data, 50, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+	CHECK_EQ(offset_of(pair[1]), 11);
+	CHECK(peeked(pair[1], 2, 0, "he"));
+	CHECK_EQ(offset_of(pair[1]), 9);
+	CHECK_OK(set_offset(pair[1], 1));
+	CHECK(peeked(pair[1], 4, 0, "llo "));
+	CHECK_EQ(offset_of(pair[1]), 0);
+	CHECK_OK(set_offset(pair[1], 5));
+	REQUIRE(pthread_create(&thread, NULL, send_later, &pair[0]) == 0);
+	CHECK(recv(pair[1], data, 50, MSG_PEEK) == 5 && !memcmp(data, "later", 5));
+	pthread_join(thread, NULL);
+	CHECK_EQ(offset_of(pair[1]), 10);
+	/* Memory that cannot be written changes nothing. */
+	CHECK_OK(set_offset(pair[1], 2));
+	CHECK_ERRNO(recv(pair[1], BAD, 5, MSG_PEEK), EFAULT);
+	CHECK_EQ(offset_of(pair[1]), 2);
+	CHECK(peeked(pair[1], 50, MSG_PEEK, "rldlater"));
+	close(pair[0]), close(pair[1]);
+
+	for (int kind = 0; kind < 2; kind++) {
+		REQUIRE(socketpair(AF_UNIX, kind ? SOCK_SEQPACKET : SOCK_DGRAM, 0, pair) == 0);
+		write(pair[0], "first", 5);
+		send(pair[0], "", 0, 0);
+		write(pair[0], "second", 6);
+		CHECK_OK(set_offset(pair[1], 0));
+		CHECK(peeked(pair[1], 2, MSG_PEEK, "fi"));
+		struct iovec part = { data, 2 };
+		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+		CHECK(recvmsg(pair[1], &message, MSG_PEEK) == 2 && message.msg_flags == MSG_TRUNC && !memcmp(data, "rs", 2));
+		CHECK_EQ(offset_of(pair[1]), 4);
+		CHECK_EQ(recv(pair[1], data, 0, MSG_PEEK | MSG_TRUNC), 1);
+		CHECK(peeked(pair[1], 50, MSG_PEEK, "t"));
+		/* The empty one is shown once. */
+		CHECK(peeked(pair[1], 50, MSG_PEEK, ""));
+		CHECK(peeked(pair[1], 50, MSG_PEEK, "second"));
+		CHECK_ERRNO(recv(pair[1], data, 50, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+		CHECK_EQ(offset_of(pair[1]), 11);
+		CHECK(peeked(pair[1], 2, 0, "fi"));
+		CHECK_EQ(offset_of(pair[1]), 6);
+		CHECK(peeked(pair[1], 50, 0, ""));
+		CHECK_ERRNO(recv(pair[1], BAD, 5, 0), EFAULT);
+		CHECK_EQ(offset_of(pair[1]), 6);
+		close(pair[0]), close(pair[1]);
+	}
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -258,6 +356,7 @@ int main(void)
 	pairs();
 	datagrams();
 	passing();
+	peeks_at_offsets();
 	REQUIRE(chdir("/") == 0);
 	CHECK_EQ(rmdir(directory), 0);
 	return tap_done();

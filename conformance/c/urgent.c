@@ -1,4 +1,4 @@
-/* Urgent data of TCP: MSG_OOB, SO_OOBINLINE, SIOCATMARK, SIGURG (tcp(7), socket(7), sockatmark(3)). */
+/* Urgent data of TCP and of unix sockets: MSG_OOB, SO_OOBINLINE, SIOCATMARK, SIGURG (tcp(7), socket(7), sockatmark(3)). */
 #include "tap.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -173,6 +173,7 @@ static void signals(void)
 	connection(pair);
 	struct sigaction act = { .sa_handler = on_urgent }, old;
 	sigaction(SIGURG, &act, &old);
+	urgent = 0;
 	send(pair[0], "1", 1, MSG_OOB);
 	REQUIRE(has_urgent(pair[1]));
 	CHECK_EQ(urgent, 0);
@@ -197,8 +198,144 @@ static void elsewhere(void)
 	close(udp), close(stream), close(pair[0]), close(pair[1]);
 }
 
+/* Unix streams have it as well (CONFIG_AF_UNIX_OOB). */
+static void unix_pair(int pair[2])
+{
+	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+}
+
+static void unix_apart(void)
+{
+	int pair[2];
+	unix_pair(pair);
+	CHECK_EQ(sockatmark(pair[1]), 0);
+	CHECK_ERRNO(recv(pair[1], buffer, 1, MSG_OOB), EINVAL);
+	CHECK_ERRNO(send(pair[0], "", 0, MSG_OOB), EOPNOTSUPP);
+	CHECK_EQ(send(pair[0], "ab", 2, 0), 2);
+	CHECK_EQ(ready(pair[1]), POLLIN);
+	CHECK_EQ(send(pair[0], "cU", 2, MSG_OOB), 2);
+	CHECK_EQ(send(pair[0], "de", 2, 0), 2);
+	CHECK_EQ(ready(pair[1]), POLLIN | POLLPRI);
+	/* All bytes count, and the stream is read up to the mark. */
+	CHECK_EQ(inquiry(pair[1]), 6);
+	CHECK(got(pair[1], sizeof buffer, MSG_PEEK, "abc"));
+	CHECK(got(pair[1], 2, 0, "ab"));
+	CHECK_EQ(sockatmark(pair[1]), 0);
+	CHECK(got(pair[1], sizeof buffer, 0, "c"));
+	CHECK_EQ(sockatmark(pair[1]), 1);
+	/* A peek looks past the mark. */
+	CHECK(got(pair[1], sizeof buffer, MSG_PEEK, "de"));
+	CHECK(got(pair[1], sizeof buffer, MSG_OOB | MSG_PEEK, "U"));
+	CHECK(ready(pair[1]) & POLLPRI);
+	struct iovec part = { buffer, 10 };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	CHECK(recvmsg(pair[1], &message, MSG_OOB) == 1 && buffer[0] == 'U' && message.msg_flags == MSG_OOB);
+	CHECK_EQ(ready(pair[1]), POLLIN);
+	CHECK_ERRNO(recv(pair[1], buffer, 1, MSG_OOB), EINVAL);
+	CHECK_EQ(inquiry(pair[1]), 2);
+	/* Linux 6.1 finds nothing once where the byte was; later ones find what is behind it. */
+	ssize_t n = recv(pair[1], buffer, sizeof buffer, MSG_DONTWAIT);
+	if (n == -1 && errno == EAGAIN)
+		n = recv(pair[1], buffer, sizeof buffer, MSG_DONTWAIT);
+	CHECK(n == 2 && !memcmp(buffer, "de", 2));
+	CHECK_EQ(sockatmark(pair[1]), 0);
+	CHECK_EQ(ready(pair[1]), 0);
+	/* Who may wait gets that at once. */
+	send(pair[0], "U", 1, MSG_OOB);
+	CHECK(got(pair[1], 1, MSG_OOB, "U"));
+	send(pair[0], "fg", 2, 0);
+	CHECK(got(pair[1], sizeof buffer, 0, "fg"));
+	/* Never read, it is skipped, and with it the notice. */
+	send(pair[0], "xU", 2, MSG_OOB);
+	send(pair[0], "y", 1, 0);
+	CHECK(got(pair[1], 10, 0, "x"));
+	CHECK(got(pair[1], 10, 0, "y"));
+	CHECK_ERRNO(recv(pair[1], buffer, 1, MSG_OOB), EINVAL);
+	send(pair[0], "U", 1, MSG_OOB);
+	CHECK_ERRNO(recv(pair[1], buffer, 1, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+	CHECK_ERRNO(recv(pair[1], buffer, 1, MSG_DONTWAIT), EAGAIN);
+	CHECK_EQ(ready(pair[1]), 0);
+	/* A second one makes the first a part of the stream. */
+	send(pair[0], "aV", 2, MSG_OOB);
+	send(pair[0], "bW", 2, MSG_OOB);
+	CHECK(got(pair[1], sizeof buffer, 0, "aVb"));
+	CHECK(got(pair[1], sizeof buffer, MSG_OOB, "W"));
+	done(pair);
+}
+
+static void unix_ends(void)
+{
+	int pair[2], on = 1;
+	/* In line it is a mark only, at which a reader stops once. */
+	unix_pair(pair);
+	REQUIRE(setsockopt(pair[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof on) == 0);
+	send(pair[0], "abU", 3, MSG_OOB);
+	send(pair[0], "c", 1, 0);
+	CHECK_ERRNO(recv(pair[1], buffer, 1, MSG_OOB), EINVAL);
+	CHECK(got(pair[1], 10, 0, "ab"));
+	CHECK_EQ(sockatmark(pair[1]), 1);
+	CHECK_EQ(ready(pair[1]), POLLIN | POLLPRI);
+	CHECK(got(pair[1], 10, 0, "Uc"));
+	CHECK_EQ(sockatmark(pair[1]), 0);
+	CHECK_EQ(ready(pair[1]), 0);
+	/* Room for nothing is room enough; where the byte cannot be stored it is lost. */
+	REQUIRE(setsockopt(pair[1], SOL_SOCKET, SO_OOBINLINE, &(int){ 0 }, sizeof on) == 0);
+	send(pair[0], "U", 1, MSG_OOB);
+	CHECK_EQ(recv(pair[1], buffer, 0, MSG_OOB | MSG_PEEK), 1);
+	CHECK_ERRNO(recv(pair[1], BAD, 1, MSG_OOB), EFAULT);
+	CHECK_ERRNO(recv(pair[1], buffer, 1, MSG_OOB), EINVAL);
+	/* A byte that was read does not count as unread at the end. */
+	close(pair[1]);
+	CHECK_EQ(recv(pair[0], buffer, 1, 0), 0);
+	CHECK_ERRNO(send(pair[0], "x", 1, MSG_OOB | MSG_NOSIGNAL), EPIPE);
+	close(pair[0]);
+	unix_pair(pair);
+	send(pair[0], "U", 1, MSG_OOB);
+	close(pair[1]);
+	CHECK_ERRNO(recv(pair[0], buffer, 1, 0), ECONNRESET);
+	close(pair[0]);
+	/* The end of the stream behind it. */
+	unix_pair(pair);
+	send(pair[0], "aU", 2, MSG_OOB);
+	close(pair[0]);
+	CHECK(got(pair[1], 10, 0, "a"));
+	CHECK(got(pair[1], 10, MSG_OOB, "U"));
+	CHECK_EQ(recv(pair[1], buffer, 10, 0), 0);
+	close(pair[1]);
+}
+
+static void unix_signals(void)
+{
+	int pair[2], plain = socket(AF_UNIX, SOCK_STREAM, 0), packets[2];
+	unix_pair(pair);
+	struct sigaction act = { .sa_handler = on_urgent }, old;
+	sigaction(SIGURG, &act, &old);
+	urgent = 0;
+	send(pair[0], "1", 1, MSG_OOB);
+	CHECK_EQ(urgent, 0);
+	CHECK_EQ(fcntl(pair[1], F_SETOWN, getpid()), 0);
+	send(pair[0], "2", 1, MSG_OOB);
+	CHECK_EQ(urgent, 1);
+	send(pair[0], "3", 1, 0);
+	CHECK_EQ(urgent, 1);
+	sigaction(SIGURG, &old, NULL);
+	CHECK_ERRNO(send(plain, "x", 1, MSG_OOB | MSG_NOSIGNAL), ENOTCONN);
+	CHECK_ERRNO(recv(plain, buffer, 1, MSG_OOB), EINVAL);
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, packets) == 0);
+	CHECK_ERRNO(send(packets[0], "x", 1, MSG_OOB), EOPNOTSUPP);
+	CHECK_ERRNO(recv(packets[1], buffer, 1, MSG_OOB), EOPNOTSUPP);
+	done(packets);
+	packets[0] = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	CHECK_ERRNO(send(packets[0], "x", 1, MSG_OOB), ENOTCONN);
+	CHECK_ERRNO(recv(packets[0], buffer, 1, MSG_OOB), ENOTCONN);
+	done(pair), close(plain), close(packets[0]);
+}
+
 int main(void)
 {
+	unix_apart();
+	unix_ends();
+	unix_signals();
 	apart();
 	alone();
 	in_line();

@@ -78,7 +78,7 @@ impl Buffers {
     }
 
     /// Addresses and lengths of the bytes `from..from + len`.
-    fn pieces(&self, from: u64, len: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn pieces(&self, from: u64, len: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let (mut skip, mut left) = (from, len.min(self.len.saturating_sub(from)));
         self.iovs.iter().filter_map(move |v| {
             let start = skip.min(v.len);

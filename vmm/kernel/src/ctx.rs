@@ -171,10 +171,10 @@ impl<'a> Ctx<'a> {
         self.node.net.stack(self.container().net)
     }
 
-    /// Whose rights to files count: the effective ids, unless the thread has others for this purpose (setfsuid(2)).
+    /// Whose rights to files count.
     pub(crate) fn fs_cred(&self) -> Cred {
-        let (cred, [uid, gid]) = (&self.process().cred, self.task().fs_ids);
-        Cred { uid: uid.unwrap_or(cred.uid), gid: gid.unwrap_or(cred.gid), groups: cred.groups.clone() }
+        let (uid, gid) = self.process().file_ids(self.task());
+        Cred { uid, gid, groups: self.process().cred.groups.clone() }
     }
 
     /// The caller's address space.

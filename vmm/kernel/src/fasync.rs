@@ -8,8 +8,6 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
 
-use bloodhound_net::SocketId;
-
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::node::Node;
@@ -241,8 +239,12 @@ impl Node {
 
     /// An urgent mark has come: "SIGURG [is] delivered when out-of-band data becomes available on a socket" to whom F_SETOWN has named,
     /// whether O_ASYNC is set or not (`send_sigurg`).
-    pub(crate) fn send_sigurg(&mut self, socket: SocketId) {
-        let of_socket = |file: &File| matches!(file.kind, FileKind::Inet(id) if id == socket);
+    pub(crate) fn send_sigurg(&mut self, socket: Object) {
+        let of_socket = |file: &File| match file.kind {
+            FileKind::Inet(id) => socket == Object::Inet(id),
+            FileKind::Unix(id) => socket == Object::Unix(id),
+            _ => false,
+        };
         let owner = self.files.iter().find(|(_, file)| of_socket(file)).map(|(_, file)| file.owner.clone());
         let info = Siginfo { signo: c::SIGURG as i32, code: c::SI_KERNEL as i32, ..Siginfo::default() };
         if let Some(owner) = owner {

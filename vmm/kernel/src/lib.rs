@@ -10,6 +10,7 @@
 //! `mm/` is address spaces, `memory` what containers are charged for, `signal` delivery, `exec` program loading, `procfs` what /proc and /sys show.
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod arena;
 pub mod asking;
 pub mod buffers;

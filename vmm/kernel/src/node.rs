@@ -475,7 +475,7 @@ impl Node {
                 self.notify_object(crate::wait::Object::Inet(id), crate::inet::wake_bits(ready));
             }
             for id in self.net.stack_mut(NetNs(at)).take_urgent() {
-                self.send_sigurg(id);
+                self.send_sigurg(crate::wait::Object::Inet(id));
             }
         }
     }

@@ -13,6 +13,8 @@ use crate::unix::Name;
 
 /// Most bytes of a socket address (`struct sockaddr_storage`).
 pub const ADDRESS_MAX: usize = 128;
+/// net.core.optmem_max: ancillary data of this many bytes and more is ENOBUFS, and so is a longer filter.
+pub const OPTMEM_MAX: u32 = 20480;
 /// `struct sockaddr_in`.
 const SIN_LEN: usize = 16;
 /// The part of `struct sockaddr_in6` that must be there (SIN6_LEN_RFC2133: without the scope id).
@@ -20,16 +22,17 @@ const SIN6_MIN: usize = 24;
 /// `struct sockaddr_un`: family and 108 bytes of path.
 const SUN_LEN: usize = 110;
 
-/// SOF_TIMESTAMPING_RX_SOFTWARE and SOF_TIMESTAMPING_SOFTWARE: received messages tell when they came.
-pub(crate) const TIMESTAMPING_RX: u32 = 1 << 3 | 1 << 4;
-
 /// Which times a socket tells with its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
-    /// SO_TIMESTAMP or SO_TIMESTAMPNS, of the old or the new type of times: the one that was set last.
-    pub kind: Option<u64>,
-    /// SO_TIMESTAMPING of the old or the new type, and its flags.
-    pub timestamping: (u64, u32),
+    /// SO_TIMESTAMP or SO_TIMESTAMPNS (SOCK_RCVTSTAMP).
+    pub on: bool,
+    /// It is SO_TIMESTAMPNS (SOCK_RCVTSTAMPNS).
+    pub nanoseconds: bool,
+    /// The option that was set last is one of the new type of times (SOCK_TSTAMP_NEW).
+    pub new: bool,
+    /// The flags of SO_TIMESTAMPING.
+    pub flags: u32,
 }
 
 /// Options that a socket only remembers, and its timeouts.
@@ -53,6 +56,23 @@ impl Generic {
     /// Defaults for a socket of `uid`.
     pub fn new(uid: u32) -> Generic {
         Generic { uid, ..Generic::default() }
+    }
+
+    /// Where a peek begins, if SO_PEEK_OFF says so: "when this option is set to a negative value, [...] traditional behavior is provided".
+    pub fn peek_offset(&self) -> Option<u64> {
+        self.kept.get(&(c::SOL_SOCKET, c::SO_PEEK_OFF)).and_then(|offset| u64::try_from(*offset).ok())
+    }
+
+    /// So many bytes were received: "every MSG_PEEK [...] updates the offset, so that the next peek will return the data next in the queue", and
+    /// what is taken off the queue "will be adjusted backward" (`sk_peek_offset_fwd`, `sk_peek_offset_bwd`).
+    pub fn move_peek_offset(&mut self, received: u64, peek: bool) {
+        if let Some(offset) =
+            self.kept.get_mut(&(c::SOL_SOCKET, c::SO_PEEK_OFF)).filter(|offset| **offset >= 0)
+        {
+            let received = i32::try_from(received).unwrap_or(i32::MAX);
+            let moved = if peek { offset.wrapping_add(received) } else { offset.wrapping_sub(received) };
+            *offset = moved.max(0);
+        }
     }
 
     /// Whether a kept option is set to anything but 0.

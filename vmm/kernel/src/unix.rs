@@ -4,18 +4,19 @@
 //! would, they give [`Stall::Until`] with the socket whose change is worth another try. Wake-ups and the descriptions
 //! that fall out of lost messages are collected as effects and carried out by [`Node::settle_unix`].
 //!
-//! Modules: [`collect`] (descriptors in messages), [`connect`] (names, listening, connecting, closing), [`transfer`] (messages and buffers), [`log`] (/dev/log). Neighbour:
-//! `sys::socket` (the system calls).
+//! Modules: [`collect`] (descriptors in messages), [`connect`] (names, listening, connecting, closing), [`transfer`] (messages and buffers),
+//! [`urgent`] (out-of-band data), [`log`] (/dev/log). Neighbour: `sys::socket` (the system calls).
 
 mod collect;
 mod connect;
 mod log;
 mod transfer;
+mod urgent;
 
 #[cfg(test)]
 mod tests;
 
-pub use transfer::{Ancillary, Received};
+pub use transfer::{Ancillary, Received, Wanted};
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -136,6 +137,8 @@ pub struct UnixSocket {
     pub(crate) ino: Option<Ino>,
     pub(crate) peer: Peer,
     pub(crate) queue: VecDeque<Message>,
+    /// One of these is an urgent byte that was not read.
+    pub(crate) urgent: bool,
     /// A listener's connections that were not accepted yet.
     pub(crate) pending: VecDeque<UnixId>,
     /// listen(2)'s, or the datagram queue's length.
@@ -171,6 +174,7 @@ impl UnixSocket {
             ino: None,
             peer: Peer::None,
             queue: VecDeque::new(),
+            urgent: false,
             pending: VecDeque::new(),
             backlog: DATAGRAM_QUEUE,
             charged: 0,
@@ -209,6 +213,8 @@ struct Effects {
     retries: VecDeque<UnixId>,
     /// Descriptions in messages that nobody will receive.
     dropped: VecDeque<FileId>,
+    /// Sockets that got an urgent byte.
+    urgent: VecDeque<UnixId>,
     /// Messages to /dev/log.
     logged: VecDeque<LogMessage>,
 }
@@ -285,6 +291,9 @@ impl UnixSockets {
         }
         if !s.queue.is_empty() || !s.pending.is_empty() {
             bits |= c::EPOLLIN | c::EPOLLRDNORM;
+        }
+        if s.urgent {
+            bits |= c::EPOLLPRI;
         }
         if s.kind.connects() && s.state == State::Unconnected {
             bits |= c::EPOLLHUP;
@@ -380,8 +389,9 @@ impl UnixSockets {
 
     /// Whether wake-ups or dropped descriptions wait for [`Node::settle_unix`].
     fn has_effects(&self) -> bool {
-        let e = &self.effects;
-        !(e.wakes.is_empty() && e.retries.is_empty() && e.dropped.is_empty() && e.logged.is_empty())
+        let Effects { wakes, retries, dropped, urgent, logged } = &self.effects;
+        let quiet = wakes.is_empty() && retries.is_empty() && dropped.is_empty();
+        !(quiet && urgent.is_empty() && logged.is_empty())
     }
 }
 
@@ -402,6 +412,9 @@ impl Node {
         self.collect_unix();
         self.unix.settling = true;
         while self.unix.has_effects() {
+            while let Some(id) = self.unix.effects.urgent.pop_front() {
+                self.send_sigurg(Object::Unix(id));
+            }
             while let Some((id, bits)) = self.unix.effects.wakes.pop_front() {
                 self.notify_object(Object::Unix(id), bits);
             }

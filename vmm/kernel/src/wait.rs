@@ -106,8 +106,10 @@ pub enum WaitOn {
 /// Identity of a futex word (futex(2)): private to an address space, or by the memory object behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FutexKey {
-    /// Address in one address space.
+    /// Address in one address space, of those that say that it is private.
     Private(MmId, u64),
+    /// The same address to all others, which is another word ("FUT_OFF_MMSHARED", get_futex_key).
+    Anonymous(MmId, u64),
     /// Byte offset in a file.
     File(Ino, u64),
     /// Byte offset in an unnamed shared-memory object.
@@ -125,7 +127,7 @@ pub enum Restart {
     NoHand,
     /// Never restarted, whatever the handler says (epoll_wait, and others in the list of signal(7)).
     Never,
-    /// Part of the work is done: the call ends with this value, no error.
+    /// The call ends with this value: part of the work is done.
     Partial(u64),
     /// ERESTART_RESTARTBLOCK: as `NoHand`, but the rest of a relative timeout is kept.
     Block,
@@ -235,6 +237,8 @@ pub enum Progress {
     },
     /// futex_waitv(2): the words, and which of them a FUTEX_WAKE has chosen.
     Futexes(Vec<(FutexKey, bool)>),
+    /// FUTEX_WAIT_REQUEUE_PI, before a FUTEX_CMP_REQUEUE_PI makes a wait for this lock of it.
+    ToPiLock(FutexKey),
     /// FUTEX_LOCK_PI.
     PiLock {
         /// The sleeper has the lock now.
@@ -480,10 +484,15 @@ impl Node {
 
     /// How far the call of a task has come that sleeps (`true`), or whose sleep has ended but that has not run again.
     pub(crate) fn progress_of(&mut self, tid: Tid) -> Option<(bool, &mut Progress)> {
+        self.blocked_of(tid).map(|(sleeps, blocked)| (sleeps, &mut blocked.progress))
+    }
+
+    /// The call of such a task.
+    pub(crate) fn blocked_of(&mut self, tid: Tid) -> Option<(bool, &mut Blocked)> {
         let task = self.tasks.get_mut(&tid)?;
         match (&mut task.state, &mut task.woken) {
-            (TaskState::Blocked(blocked), _) => Some((true, &mut blocked.progress)),
-            (_, Some(woken)) => Some((false, &mut woken.blocked.progress)),
+            (TaskState::Blocked(blocked), _) => Some((true, blocked)),
+            (_, Some(woken)) => Some((false, &mut woken.blocked)),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 //! that sequence numbers, which wrap, stay the business of the connection.
 
 use crate::Bytes;
+use bloodhound_abi::SimTime;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Chunks below this size are merged with what is written next, so that a program that writes byte by byte does
@@ -100,12 +101,15 @@ impl SendBuffer {
 /// Bytes received: the readable part, then pieces with holes between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RecvBuffer {
-    ready: VecDeque<Bytes>,
+    /// Pieces, and when each came.
+    ready: VecDeque<(SimTime, Bytes)>,
     ready_len: usize,
+    /// When the piece came that was read last.
+    read_of: SimTime,
     /// Stream offset after the readable part: what is expected next.
     next: u64,
     /// Pieces after `next`, by offset; never overlapping, never touching `next`.
-    later: BTreeMap<u64, Bytes>,
+    later: BTreeMap<u64, (SimTime, Bytes)>,
 }
 
 impl RecvBuffer {
@@ -116,7 +120,7 @@ impl RecvBuffer {
 
     /// Bytes of memory that it takes, as [`SendBuffer::held`].
     pub(crate) fn held(&self) -> usize {
-        let later: usize = self.later.values().map(|piece| BESIDE + piece.len()).sum();
+        let later: usize = self.later.values().map(|(_, piece)| BESIDE + piece.len()).sum();
         self.ready_len + BESIDE * self.ready.len() + later
     }
 
@@ -130,9 +134,9 @@ impl RecvBuffer {
         !self.later.is_empty()
     }
 
-    /// Puts in `data` at stream offset `at`; what is there already is dropped. Returns how many bytes became
+    /// Puts in `data` at stream offset `at`, which comes now; what is there already is dropped. Returns how many bytes became
     /// readable.
-    pub(crate) fn insert(&mut self, mut at: u64, mut data: Bytes) -> usize {
+    pub(crate) fn insert(&mut self, mut at: u64, mut data: Bytes, now: SimTime) -> usize {
         if at < self.next {
             let known = (self.next - at).min(data.len() as u64);
             data.advance(known as usize);
@@ -142,40 +146,40 @@ impl RecvBuffer {
             return 0;
         }
         if at == self.next && self.later.is_empty() {
-            return self.append(data);
+            return self.append(data, now);
         }
-        self.insert_later(at, data);
+        self.insert_later(at, data, now);
         let before = self.ready_len;
-        while let Some(piece) = self.later.remove(&self.next) {
-            self.append(piece);
+        while let Some((came, piece)) = self.later.remove(&self.next) {
+            self.append(piece, came);
         }
         self.ready_len - before
     }
 
-    fn append(&mut self, data: Bytes) -> usize {
+    fn append(&mut self, data: Bytes, came: SimTime) -> usize {
         let len = data.len();
         self.next += len as u64;
         self.ready_len += len;
-        self.ready.push_back(data);
+        self.ready.push_back((came, data));
         len
     }
 
     /// Keeps the parts of `data` that no piece holds yet.
-    fn insert_later(&mut self, mut at: u64, mut data: Bytes) {
-        if let Some((start, piece)) = self.later.range(..=at).next_back() {
+    fn insert_later(&mut self, mut at: u64, mut data: Bytes, now: SimTime) {
+        if let Some((start, (_, piece))) = self.later.range(..=at).next_back() {
             let known = (start + piece.len() as u64).saturating_sub(at).min(data.len() as u64);
             data.advance(known as usize);
             at += known;
         }
         while !data.is_empty() {
-            let following = self.later.range(at..).next().map(|(start, piece)| (*start, piece.len()));
+            let following = self.later.range(at..).next().map(|(start, (_, piece))| (*start, piece.len()));
             let Some((start, len)) = following.filter(|(start, _)| *start < at + data.len() as u64) else {
-                self.later.insert(at, data);
+                self.later.insert(at, (now, data));
                 return;
             };
             let gap = (start - at) as usize;
             if gap > 0 {
-                self.later.insert(at, data.slice(0..gap));
+                self.later.insert(at, (now, data.slice(0..gap)));
             }
             let skip = (gap + len).min(data.len());
             data.advance(skip);
@@ -194,7 +198,8 @@ impl RecvBuffer {
         let mut done = 0;
         let mut index = 0;
         while done < want {
-            let chunk = &mut self.ready[index];
+            let (came, chunk) = &mut self.ready[index];
+            self.read_of = *came;
             let count = chunk.len().min(want - done);
             out[done..done + count].copy_from_slice(&chunk[..count]);
             done += count;
@@ -210,6 +215,11 @@ impl RecvBuffer {
             self.ready_len -= done;
         }
         done
+    }
+
+    /// When the piece came of which something was read last, or peeked at.
+    pub(crate) fn read_of(&self) -> SimTime {
+        self.read_of
     }
 
     /// Throws away everything readable; returns how much there was.
@@ -267,13 +277,15 @@ mod tests {
                 let from = draw(12) as usize;
                 let to = (from + 1 + draw(4) as usize).min(12);
                 let ready = buffer.len();
-                let grown = buffer.insert(from as u64, Bytes::copy(&text[from..to]));
+                let grown = buffer.insert(from as u64, Bytes::copy(&text[from..to]), SimTime(to as u64));
                 assert_eq!(buffer.len(), ready + grown);
                 if draw(3) == 0 {
                     let peeked = buffer.read(&mut piece, true);
                     let copy = piece[..peeked].to_vec();
                     let count = buffer.read(&mut piece, false);
                     assert_eq!(copy, &piece[..count]);
+                    // Each piece came at its end, so what was read came no earlier.
+                    assert!(count == 0 || buffer.read_of().0 >= (out.len() + count) as u64);
                     out.extend_from_slice(&piece[..count]);
                 }
             }

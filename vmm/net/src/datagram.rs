@@ -82,6 +82,8 @@ pub struct Datagram {
     pub at: SimTime,
     /// Content, whole.
     pub data: Bytes,
+    /// A peek has shown it. Counts for one without a byte (`skb->peeked`).
+    pub peeked: bool,
 }
 
 /// What the error queue of a socket has (ip(7), IP_RECVERR).
@@ -109,13 +111,14 @@ pub(crate) struct Membership {
     pub(crate) interface: u32,
     /// The sources are the only ones (MCAST_INCLUDE), or all others (MCAST_EXCLUDE).
     pub(crate) include: bool,
-    pub(crate) sources: Vec<IpAddr>,
+    /// None at all is not the same as all taken away, which keeps the way in which they count (`sflist`).
+    pub(crate) sources: Option<Vec<IpAddr>>,
 }
 
 impl Membership {
     /// One that hears everybody.
     pub(crate) fn whole(group: IpAddr, interface: u32) -> Membership {
-        Membership { group, interface, include: false, sources: Vec::new() }
+        Membership { group, interface, include: false, sources: None }
     }
 
     pub(crate) fn is_of(&self, group: IpAddr, interface: u32) -> bool {
@@ -124,7 +127,7 @@ impl Membership {
 
     /// Whether it hears this source.
     pub(crate) fn hears(&self, source: IpAddr) -> bool {
-        self.sources.contains(&source) == self.include
+        self.sources.as_ref().is_some_and(|sources| sources.contains(&source)) == self.include
     }
 }
 

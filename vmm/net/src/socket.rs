@@ -240,6 +240,28 @@ impl Udp {
         }
     }
 
+    /// The datagram in which an offset is, and how many of its bytes come before; the first one without an offset. One without a byte is
+    /// shown once (`__skb_try_recv_from_queue`). What is damaged is dropped where it would be shown.
+    pub(crate) fn peek(&mut self, offset: Option<u64>) -> Option<(Datagram, u64)> {
+        loop {
+            let mut left = offset.unwrap_or(0);
+            let mut passed = |datagram: &Datagram| {
+                let len = datagram.data.len() as u64;
+                let passed = offset.is_some() && left >= len && (left > 0 || datagram.peeked);
+                left -= if passed { len } else { 0 };
+                passed
+            };
+            let at = self.queue.iter().position(|datagram| !passed(datagram))?;
+            let datagram = self.queue.get_mut(at)?;
+            if !datagram.header.damaged {
+                datagram.peeked |= datagram.data.is_empty();
+                return Some((datagram.clone(), left));
+            }
+            let datagram = self.queue.remove(at)?;
+            self.used -= datagram_cost(datagram.data.len());
+        }
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Datagram> {
         let datagram = self.queue.pop_front()?;
         self.used -= datagram_cost(datagram.data.len());

@@ -102,6 +102,13 @@ fn a_datagram_with_a_wrong_checksum_makes_readable_and_is_not_read() {
     assert_eq!(send(&mut net, 53), Ok(1));
     net.run(MS);
     assert!(!net.stacks[1].has_only_damaged(b));
+    // A peek at an offset passes by what is damaged, and drops it where it would show it.
+    let peek =
+        |net: &mut Net, offset| net.stacks[1].peek_at(b, offset).map(|(d, before)| (d.data.len(), before));
+    assert_eq!(peek(&mut net, 1), Ok((1, 0)));
+    assert_eq!(peek(&mut net, 2), Err(Errno::EAGAIN));
+    assert_eq!(peek(&mut net, 0), Ok((1, 0)));
+    assert_eq!(peek(&mut net, 1), Err(Errno::EAGAIN));
     assert_eq!(net.stacks[1].recv_from(b, true).map(|d| d.data.len()), Ok(1));
     assert_eq!(net.stacks[1].recv_from(b, false).map(|d| d.data.len()), Ok(1));
     assert_eq!(net.stacks[1].recv_from(b, false), Err(Errno::EAGAIN));

@@ -316,10 +316,37 @@ impl View<'_> {
     pub(crate) fn follow(&self, at: &Synth, cred: &Cred, link: Link) -> Result<Link, Errno> {
         let guarded = matches!(link, Link::Place(_)) || at.path.ends_with(b"/exe");
         match self.owner(at) {
-            // "If the calling thread and the target thread are in the same thread group, access is always allowed" (ptrace(2)).
-            Some(process) if process.pid == self.pid => Ok(link),
-            Some(process) if guarded && !cred.is_root() && process.cred.uid != cred.uid => Err(Errno::EACCES),
+            Some(process) if guarded && !self.may_look_at(cred, process) => Err(Errno::EACCES),
             _ => Ok(link),
+        }
+    }
+
+    /// Whether who looks may know what only who may trace a process should.
+    fn may_look_at(&self, cred: &Cred, other: &Process) -> bool {
+        self.node.process(self.pid).may_look_at((cred.uid, cred.gid), other)
+    }
+
+    /// The same of who looks with the ids that count for files.
+    fn may_know(&self, other: &Process) -> bool {
+        let process = self.node.process(self.pid);
+        process.may_look_at(process.file_ids(self.node.task(self.tid)), other)
+    }
+
+    /// Whether a file that is opened may be read by who opens it (proc_mem_open and its like). EACCES.
+    pub(crate) fn may_open(&self, at: &Synth, cred: &Cred) -> Result<(), Errno> {
+        match self.owner(at) {
+            Some(process) if process::is_guarded(&at.path) && !self.may_look_at(cred, process) => {
+                Err(Errno::EACCES)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether such a file may be read by who reads it: the error if not.
+    pub(crate) fn may_read(&self, at: &Synth, cred: &Cred) -> Result<(), Errno> {
+        match (process::refuses_readers(&at.path), self.owner(at)) {
+            (Some(error), Some(process)) if !self.may_look_at(cred, process) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -354,10 +381,15 @@ impl View<'_> {
         };
         let owner = self.owner(at);
         let started = owner.map_or(0, |p| p.started.0);
+        // What is in the "net" of a process is its network's.
+        let of_net = process::is_of_net(&at.path);
+        let (uid, gid) = owner
+            .filter(|_| !of_net)
+            .map_or((0, 0), |process| process.dump_owner(matches!(entry, Entry::Dir { mode: 0o555 })));
         Some(Attr {
             mode: kind_bits(&entry) | mode,
-            uid: owner.map_or(0, |p| p.cred.uid),
-            gid: owner.map_or(0, |p| p.cred.gid),
+            uid,
+            gid,
             ino: inode_number(at),
             size,
             time: Timestamp::at(self.node.config.epoch_ns, bloodhound_abi::SimTime(started)),

@@ -89,6 +89,35 @@ pub(super) fn number(name: &str) -> Option<u32> {
     name.parse().ok().filter(|_| plain)
 }
 
+/// The path below the directory of a process or thread.
+fn rest_of(path: &[u8]) -> Option<&str> {
+    let (_, rest) = std::str::from_utf8(path).ok()?.split_once('/')?;
+    match rest.strip_prefix("task/") {
+        Some(thread) => Some(thread.split_once('/')?.1),
+        None => Some(rest),
+    }
+}
+
+/// Whether opening a file takes the right to read a process's memory, PTRACE_MODE_READ_FSCREDS.
+pub(super) fn is_guarded(path: &[u8]) -> bool {
+    const GUARDED: [&str; 7] = ["auxv", "environ", "maps", "mem", "pagemap", "smaps", "smaps_rollup"];
+    rest_of(path).is_some_and(|rest| GUARDED.contains(&rest) || rest.starts_with("fdinfo/"))
+}
+
+/// How reading a file fails without that right, which is asked for when it is read (do_io_accounting, lock_trace).
+pub(super) fn refuses_readers(path: &[u8]) -> Option<Errno> {
+    match rest_of(path)? {
+        "io" => Some(Errno::EACCES),
+        "personality" | "syscall" => Some(Errno::EPERM),
+        _ => None,
+    }
+}
+
+/// Whether a place is in the directory `net` of a process.
+pub(super) fn is_of_net(path: &[u8]) -> bool {
+    rest_of(path).is_some_and(|rest| rest.starts_with("net/"))
+}
+
 impl View<'_> {
     /// The process with that number, or that has a thread with that number.
     pub(super) fn process(&self, number: u32) -> Option<&Process> {
@@ -268,15 +297,17 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let p = who.process;
     let threads = p.threads.len();
     let (size, resident) = memory::sizes(view, p);
-    let stack = view.node.mms.get(p.mm).map_or(0, |mm| mm.stack_top.saturating_sub(16));
+    // Fields "whose display is governed by a ptrace access mode PTRACE_MODE_READ_FSCREDS | PTRACE_MODE_NOAUDIT check".
+    let shown = view.may_know(p);
+    let stack = view.node.mms.get(p.mm).filter(|_| shown).map_or(0, |mm| mm.stack_top.saturating_sub(16));
     let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let pending = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, shown_mask);
     let nice = who.task.map_or(p.ended_nice, |t| t.nice);
     let urgency = who.task.map_or(0, |t| t.urgency());
     let code = match p.zombie {
-        Some(status) => status.wait_word(),
-        None => 0,
+        Some(status) if shown => status.wait_word(),
+        _ => 0,
     };
     let limit = p.limits[c::RLIMIT_RSS as usize].cur;
     let name = comm(who);

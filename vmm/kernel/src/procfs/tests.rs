@@ -426,3 +426,62 @@ fn files_are_made_anew_when_read_from_their_beginning() {
     let name = format!("{fds}\0");
     assert!(b.get_as(b.tid, at, n as usize).windows(name.len()).any(|w| w == name.as_bytes()));
 }
+
+/// Whether a file may be opened, and whether it may be read.
+fn opened_and_read(b: &mut Bench, tid: Tid, path: &str) -> Result<Result<u64, Errno>, Errno> {
+    let fd = b.open_as(tid, path, 0)?;
+    let at = b.room(64);
+    let read = b.call_as(tid, nr::read, &[fd, at, 64]);
+    b.call_as(tid, nr::close, &[fd]).expect("close");
+    Ok(read)
+}
+
+#[test]
+fn a_process_that_is_not_dumpable_keeps_its_secrets() {
+    let mut b = Bench::new();
+    let [target, other] = [(); 2].map(|()| b.fork());
+    for tid in [target, other] {
+        b.call_as(tid, nr::setresgid, &[7, 7, 7]).expect("gid");
+        b.call_as(tid, nr::setresuid, &[7, 7, 7]).expect("uid");
+    }
+    let path = |name: &str| format!("/proc/{}/{name}", target.0);
+    let owner = |b: &Bench, name: &str| {
+        let synth = Synth::from_absolute(path(name).as_bytes()).expect("of /proc");
+        view(b).attr(&synth).map(|attr| (attr.uid, attr.gid))
+    };
+    let refused = Err(Errno::EACCES);
+    for dumpable in [false, true] {
+        if dumpable {
+            b.call_as(target, nr::prctl, &[c::PR_SET_DUMPABLE, 1, 0, 0, 0]).expect("prctl");
+        }
+        let (files, allowed) = if dumpable { ((7, 7), Ok(true)) } else { ((0, 0), refused) };
+        assert_eq!(owner(&b, "task"), Some((7, 7)));
+        for name in ["environ", "stat", "fd", "exe"] {
+            assert_eq!(owner(&b, name), Some(files), "{name}");
+        }
+        for name in ["environ", "maps", "auxv", "io"] {
+            let got = opened_and_read(&mut b, other, &path(name)).map(|read| read.is_ok());
+            assert_eq!(got, allowed, "{name}");
+        }
+        assert_eq!(opened_and_read(&mut b, other, &path("status")).map(|read| read.is_ok()), Ok(true));
+        assert_eq!(b.open_as(other, &path("exe"), 0).is_ok(), dumpable);
+    }
+    assert_eq!(opened_and_read(&mut b, target, &path("environ")).map(|read| read.is_ok()), Ok(true));
+}
+
+#[test]
+fn root_without_its_rights_reads_nothing_of_root_with_them() {
+    let mut b = Bench::new();
+    let other = b.fork();
+    let process = b.node.process_mut(Pid(other.0));
+    (process.caps.effective, process.caps.permitted) = (0, 0);
+    let path = |b: &Bench, name: &str| format!("/proc/{}/{name}", b.tid.0);
+    let mut look = |name| {
+        let path = path(&b, name);
+        opened_and_read(&mut b, other, &path)
+    };
+    assert_eq!(look("environ"), Err(Errno::EACCES));
+    assert_eq!(look("io"), Ok(Err(Errno::EACCES)));
+    assert_eq!(look("personality"), Ok(Err(Errno::EPERM)));
+    assert!(look("stat").is_ok_and(|read| read.is_ok()));
+}

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 
 use bloodhound_abi::consts as c;
-use bloodhound_abi::names;
 use bloodhound_abi::structs::Timespec;
 use bloodhound_abi::{Errno, SimTime};
 
-use super::futex_pi;
+use super::{futex_pi, futex_requeue_pi};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::{Access, Backing, TASK_SIZE};
@@ -21,11 +20,7 @@ impl Node {
         let queued = self.futexes.iter().filter(|(_, queue)| queue.contains(&tid));
         let keys: Vec<FutexKey> = queued.map(|(key, _)| *key).collect();
         for key in keys {
-            let queue = self.futexes.get_or_default(key);
-            queue.retain(|t| *t != tid);
-            if queue.is_empty() {
-                self.futexes.remove(&key);
-            }
+            self.futex_unqueue(key, tid);
         }
     }
 
@@ -44,9 +39,13 @@ impl Node {
         if mine == 0 { None } else { queue.iter().position(|other| urgency(other) < mine) }
     }
 
-    /// Wakes up to `count` waiters whose bit sets meet `bitset`, first come first.
-    pub(crate) fn futex_wake(&mut self, key: FutexKey, count: u64, bitset: u32) -> u64 {
-        let Some(queue) = self.futexes.get(&key).cloned() else { return 0 };
+    /// Wakes up to `count` waiters whose bit sets meet `bitset`, first come first. EINVAL at one that waits for a lock with an owner, or
+    /// to be moved to one ("if (this->pi_state || this->rt_waiter)", futex_wake): those before it are awake.
+    pub(crate) fn futex_wake(&mut self, key: FutexKey, count: u64, bitset: u32) -> Result<u64, Errno> {
+        if count > 0 && self.pi_waited(key) {
+            return Err(Errno::EINVAL);
+        }
+        let Some(queue) = self.futexes.get(&key).cloned() else { return Ok(0) };
         let mut woken = 0;
         for tid in queue {
             if woken == count {
@@ -57,6 +56,7 @@ impl Node {
             let Some((sleeps, progress)) = self.progress_of(tid) else { continue };
             match progress {
                 Progress::Futex { woken: flag, bitset: mask } if *mask & bitset != 0 => *flag = true,
+                Progress::ToPiLock(_) => return Err(Errno::EINVAL),
                 Progress::Futexes(words) => {
                     let Some((_, flag)) = words.iter_mut().find(|(at, woken)| *at == key && !woken) else {
                         continue;
@@ -66,26 +66,35 @@ impl Node {
                 _ => continue,
             }
             woken += 1;
-            if let Some(q) = self.futexes.get_mut(&key) {
-                if let Some(at) = q.iter().position(|t| *t == tid) {
-                    q.remove(at);
-                }
-                if q.is_empty() {
-                    self.futexes.remove(&key);
-                }
-            }
+            self.futex_unqueue(key, tid);
             if sleeps {
                 self.wake(tid, false);
             }
         }
-        woken
+        Ok(woken)
     }
 
-    /// Moves up to `count` waiters from one word to another (FUTEX_REQUEUE).
-    fn futex_requeue(&mut self, from: FutexKey, to: FutexKey, count: u64) -> u64 {
+    /// Takes a task out of the queue of one futex.
+    pub(super) fn futex_unqueue(&mut self, key: FutexKey, tid: Tid) {
+        let Some(queue) = self.futexes.get_mut(&key) else { return };
+        queue.retain(|waiter| *waiter != tid);
+        if queue.is_empty() {
+            self.futexes.remove(&key);
+        }
+    }
+
+    /// Moves up to `count` waiters from one word to another (FUTEX_REQUEUE). EINVAL at one that waits for another kind of move.
+    fn futex_requeue(&mut self, from: FutexKey, to: FutexKey, count: u64) -> Result<u64, Errno> {
+        if count > 0 && self.pi_waited(from) {
+            return Err(Errno::EINVAL);
+        }
         let mut moved = 0;
         while moved < count {
-            let Some(tid) = self.futexes.get_mut(&from).and_then(|q| q.pop_front()) else { break };
+            let Some(tid) = self.futexes.get(&from).and_then(|queue| queue.front().copied()) else { break };
+            if matches!(self.progress_of(tid), Some((_, Progress::ToPiLock(_)))) {
+                return Err(Errno::EINVAL);
+            }
+            self.futex_unqueue(from, tid);
             self.futex_queue(to, tid);
             if let Some((_, Progress::Futexes(words))) = self.progress_of(tid)
                 && let Some((key, _)) = words.iter_mut().find(|(key, woken)| *key == from && !woken)
@@ -94,16 +103,18 @@ impl Node {
             }
             moved += 1;
         }
-        if self.futexes.get(&from).is_some_and(|q| q.is_empty()) {
-            self.futexes.remove(&from);
-        }
-        moved
+        Ok(moved)
     }
 }
 
 impl Ctx<'_> {
     /// The identity of the word at `addr`.
     pub(crate) fn futex_key(&mut self, addr: u64, private: bool) -> SysResult<FutexKey> {
+        self.futex_key_for(addr, private, Access::Read)
+    }
+
+    /// The same of a word that is written (FUTEX_WRITE of get_futex_key) if so.
+    pub(super) fn futex_key_for(&mut self, addr: u64, private: bool, access: Access) -> SysResult<FutexKey> {
         if !addr.is_multiple_of(4) {
             return err(Errno::EINVAL);
         }
@@ -114,12 +125,12 @@ impl Ctx<'_> {
             let user = addr < TASK_SIZE;
             return if user { Ok(FutexKey::Private(mm, addr)) } else { err(Errno::EFAULT) };
         }
-        let vma = self.node.mms[mm].check(addr, Access::Read).map_err(|_| Errno::EFAULT)?;
+        let vma = self.node.mms[mm].check(addr, access).map_err(|_| Errno::EFAULT)?;
         let into = addr - vma.start;
         Ok(match vma.backing {
             Backing::Shm { id, offset } => FutexKey::Shm(id, offset + into),
             Backing::File { ino, offset } if vma.shared => FutexKey::File(ino, offset + into),
-            _ => FutexKey::Private(mm, addr),
+            _ => FutexKey::Anonymous(mm, addr),
         })
     }
 
@@ -168,12 +179,16 @@ impl Ctx<'_> {
     }
 }
 
-const FUTEX_LOCK_PI: u64 = 6;
-const FUTEX_TRYLOCK_PI: u64 = 8;
 const FUTEX_LOCK_PI2: u64 = 13;
+/// Entries of a list of locks that the end of a thread looks at.
+const ROBUST_LIST_LIMIT: u32 = 2048;
 
-/// futex(2). EAGAIN if the word does not hold the expected value; ETIMEDOUT; waiting for a condition with a hand-over to a lock with
-/// an owner (FUTEX_WAIT_REQUEUE_PI) stops the run.
+/// How many waiters a wake-up means, which looks at its int after it has woken one ("if (++ret >= nr_wake)").
+fn count_of(val: u32) -> u64 {
+    (val as i32).max(1) as u64
+}
+
+/// futex(2). EAGAIN if the word does not hold the expected value; ETIMEDOUT; ENOSYS for commands that there are none of.
 pub fn futex(
     k: &mut Ctx<'_>,
     uaddr: Ptr,
@@ -183,16 +198,17 @@ pub fn futex(
     uaddr2: Ptr,
     val3: u32,
 ) -> SysResult {
-    if let Some(end) = futex_pi::woken(k, uaddr).or_else(|| k.futex_woken()) {
+    let cmd = op.command();
+    let lock = if cmd == c::FUTEX_WAIT_REQUEUE_PI { uaddr2 } else { uaddr };
+    if let Some(end) = futex_pi::woken(k, lock).or_else(|| k.futex_woken()) {
         return end;
     }
     let private = op.contains(FutexOp::FUTEX_PRIVATE_FLAG);
     let realtime = op.contains(FutexOp::FUTEX_CLOCK_REALTIME);
     let any = c::FUTEX_BITSET_MATCH_ANY as u32;
-    let cmd = op.command();
     // "ENOSYS The FUTEX_CLOCK_REALTIME option was specified in futex_op, but the accompanying operation is neither
     // FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, nor FUTEX_LOCK_PI2."
-    if realtime && !matches!(cmd, c::FUTEX_WAIT_BITSET | 11 | 13) {
+    if realtime && !matches!(cmd, c::FUTEX_WAIT_BITSET | c::FUTEX_WAIT_REQUEUE_PI | FUTEX_LOCK_PI2) {
         return err(Errno::ENOSYS);
     }
     match cmd {
@@ -211,38 +227,59 @@ pub fn futex(
         }
         c::FUTEX_WAKE => {
             let key = k.futex_key(uaddr.0, private)?;
-            Ok(k.node.futex_wake(key, u64::from(val).max(1), any))
+            Ok(k.node.futex_wake(key, count_of(val), any)?)
         }
         c::FUTEX_WAKE_BITSET => {
             if val3 == 0 {
                 return err(Errno::EINVAL);
             }
             let key = k.futex_key(uaddr.0, private)?;
-            Ok(k.node.futex_wake(key, u64::from(val).max(1), val3))
+            Ok(k.node.futex_wake(key, count_of(val), val3)?)
         }
-        cmd @ (c::FUTEX_REQUEUE | c::FUTEX_CMP_REQUEUE) => {
-            let (from, to) = (k.futex_key(uaddr.0, private)?, k.futex_key(uaddr2.0, private)?);
-            if cmd == c::FUTEX_CMP_REQUEUE && k.read_obj::<u32>(uaddr)? != val3 {
-                return err(Errno::EAGAIN);
-            }
-            if (val as i32) < 0 || (timeout.0 as i32) < 0 {
-                return err(Errno::EINVAL);
-            }
-            let woken = k.node.futex_wake(from, u64::from(val), any);
-            Ok(woken + k.node.futex_requeue(from, to, timeout.0 & 0xffff_ffff))
-        }
+        c::FUTEX_REQUEUE => requeue(k, uaddr, (val, timeout.0 as u32), uaddr2, None, private),
+        c::FUTEX_CMP_REQUEUE => requeue(k, uaddr, (val, timeout.0 as u32), uaddr2, Some(val3), private),
         c::FUTEX_WAKE_OP => wake_op(k, uaddr, val, timeout, uaddr2, val3, private),
-        cmd @ (FUTEX_LOCK_PI | FUTEX_LOCK_PI2) => {
+        c::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
             // The clock of FUTEX_LOCK_PI is CLOCK_REALTIME, whatever the flag says.
             let ns = k.read_timeout(timeout)?;
-            let realtime = realtime || cmd == FUTEX_LOCK_PI;
+            let realtime = realtime || cmd == c::FUTEX_LOCK_PI;
             let deadline = ns.map(|ns| k.clock_deadline(ns, realtime));
             futex_pi::lock(k, uaddr, deadline, private)
         }
-        FUTEX_TRYLOCK_PI => futex_pi::trylock(k, uaddr, private),
+        c::FUTEX_TRYLOCK_PI => futex_pi::trylock(k, uaddr, private),
         c::FUTEX_UNLOCK_PI => futex_pi::unlock(k, uaddr, private),
-        _ => super::unmodelled("futex", names::FUTEX, cmd, Errno::ENOSYS),
+        c::FUTEX_WAIT_REQUEUE_PI => {
+            let ns = k.read_timeout(timeout)?;
+            let deadline = ns.map(|ns| k.clock_deadline(ns, realtime));
+            futex_requeue_pi::wait(k, uaddr, val, deadline, uaddr2, private)
+        }
+        c::FUTEX_CMP_REQUEUE_PI => {
+            futex_requeue_pi::requeue(k, uaddr, (val, timeout.0 as u32), uaddr2, val3, private)
+        }
+        _ => err(Errno::ENOSYS),
     }
+}
+
+/// FUTEX_REQUEUE, FUTEX_CMP_REQUEUE. EINVAL for negative counts.
+fn requeue(
+    k: &mut Ctx<'_>,
+    uaddr: Ptr,
+    (wake, move_on): (u32, u32),
+    uaddr2: Ptr,
+    expected: Option<u32>,
+    private: bool,
+) -> SysResult {
+    if (wake as i32) < 0 || (move_on as i32) < 0 {
+        return err(Errno::EINVAL);
+    }
+    let (from, to) = (k.futex_key(uaddr.0, private)?, k.futex_key(uaddr2.0, private)?);
+    if let Some(expected) = expected
+        && k.read_obj::<u32>(uaddr)? != expected
+    {
+        return err(Errno::EAGAIN);
+    }
+    let woken = k.node.futex_wake(from, u64::from(wake), u32::MAX)?;
+    Ok(woken + k.node.futex_requeue(from, to, u64::from(move_on))?)
 }
 
 /// A wait with a timeout fails with EINTR after a handler, whatever SA_RESTART says (the kernel's futex_wait).
@@ -287,10 +324,9 @@ fn wake_op(
         5 => signed >= cmparg,
         _ => return err(Errno::ENOSYS),
     };
-    let any = u32::MAX;
-    let mut woken = k.node.futex_wake(key, u64::from(val), any);
+    let mut woken = k.node.futex_wake(key, count_of(val), u32::MAX)?;
     if hit {
-        woken += k.node.futex_wake(key2, val2.0 & 0xffff_ffff, any);
+        woken += k.node.futex_wake(key2, count_of(val2.0 as u32), u32::MAX)?;
     }
     Ok(woken)
 }
@@ -309,7 +345,7 @@ pub fn get_robust_list(k: &mut Ctx<'_>, pid: i32, head: Ptr, len: Ptr) -> SysRes
     let tid = if pid == 0 { k.tid } else { k.pid_ns().tid(pid as u32) };
     let task = k.node.tasks.get(&tid).ok_or(Errno::ESRCH)?;
     // "EPERM The calling process does not have permission to see the robust futex list": PTRACE_MODE_READ_REALCREDS.
-    if !k.same_ids(k.node.process(task.pid)) && !k.process().cred.is_root() {
+    if !k.may_attach(k.node.process(task.pid)) {
         return err(Errno::EPERM);
     }
     let list = task.robust_list;
@@ -371,45 +407,60 @@ impl Ctx<'_> {
         if head == 0 {
             return;
         }
-        let (Ok(mut entry), Ok(offset)) =
-            (self.read_obj::<u64>(Ptr(head)), self.read_obj::<u64>(Ptr(head + 8)))
+        let mut fetch = |at: u64| self.read_obj::<u64>(Ptr(at)).ok();
+        // list_op_pending: "the pointer to the entry about to be added or removed": its lock may be held already, or still.
+        let (Some(mut entry), Some(offset), Some(pending)) = (fetch(head), fetch(head + 8), fetch(head + 16))
         else {
             return;
         };
-        // "The pointer to the entry about to be added or removed" (list_op_pending): its lock may be held already, or still.
-        let pending = self.read_obj::<u64>(Ptr(head + 16)).unwrap_or(0);
-        for _ in 0..2048 {
-            if entry & !1 == head || entry == 0 {
+        for _ in 0..ROBUST_LIST_LIMIT {
+            if entry & !1 == head {
                 break;
             }
-            if entry != pending && !self.owner_died((entry & !1).wrapping_add(offset)) {
-                break;
+            // Before the lock's word is changed, with which the entry is somebody else's.
+            let next = self.read_obj::<u64>(Ptr(entry & !1)).ok();
+            if entry & !1 != pending & !1 && !self.owner_died(entry, offset, false) {
+                return;
             }
-            match self.read_obj::<u64>(Ptr(entry & !1)) {
-                Ok(next) => entry = next,
-                Err(_) => break,
-            }
+            let Some(next) = next else { return };
+            entry = next;
         }
-        if pending != 0 {
-            self.owner_died((pending & !1).wrapping_add(offset));
+        if pending & !1 != 0 {
+            self.owner_died(pending, offset, true);
         }
     }
 
-    /// Marks the word of a lock whose owner ends, if it is the caller. Whether the word can be read and written.
-    fn owner_died(&mut self, word: u64) -> bool {
+    /// Wakes one that waits at a word and does not say that it is private.
+    pub(super) fn wake_one(&mut self, word: u64) {
+        if let Ok(key) = self.futex_key(word, false) {
+            // A lock with an owner goes to the next by itself ([`Node::pi_exit`]).
+            let _ = self.node.futex_wake(key, 1, u32::MAX);
+        }
+    }
+
+    /// Marks the word of a lock whose owner ends, if it is the caller. The lowest bit of the entry says that it is one with an owner. Whether
+    /// the word can be read and written (handle_futex_death).
+    fn owner_died(&mut self, entry: u64, offset: u64, pending: bool) -> bool {
+        let (word, pi) = ((entry & !1).wrapping_add(offset), entry & 1 != 0);
+        if !word.is_multiple_of(4) {
+            return false;
+        }
         let Ok(value) = self.read_obj::<u32>(Ptr(word)) else { return false };
+        // It was unlocked, and perhaps nobody has been woken yet.
+        if pending && !pi && value == 0 {
+            self.wake_one(word);
+            return true;
+        }
         if value & c::FUTEX_TID_MASK as u32 != self.tid.number() {
             return true;
         }
-        let died = (value & c::FUTEX_WAITERS as u32) | c::FUTEX_OWNER_DIED as u32;
-        if self.write_obj(Ptr(word), &died).is_err() {
+        let waited = value & c::FUTEX_WAITERS as u32;
+        if self.write_obj(Ptr(word), &(waited | c::FUTEX_OWNER_DIED as u32)).is_err() {
             return false;
         }
-        if let Ok(key) = self.futex_key(word, false) {
-            self.node.futex_wake(key, 1, u32::MAX);
+        if !pi && waited != 0 {
+            self.wake_one(word);
         }
-        let mm = self.process().mm;
-        self.node.futex_wake(FutexKey::Private(mm, word), 1, u32::MAX);
         true
     }
 }

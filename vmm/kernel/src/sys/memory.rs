@@ -23,6 +23,7 @@ use crate::wait::SysResult;
 const MADV_WIPEONFORK: u64 = 18;
 const MADV_KEEPONFORK: u64 = 19;
 const MADV_DONTNEED_LOCKED: u64 = 24;
+pub(super) const MADV_COLLAPSE: u64 = 25;
 /// linux/mman.h.
 const MAP_32BIT: u64 = 0x40;
 const MAP_UNINITIALIZED: u64 = 0x400_0000;
@@ -408,9 +409,20 @@ fn is_advice(advice: u64) -> bool {
     matches!(advice, 0..=4 | 8..=11 | 14..=25)
 }
 
+/// A hint about the memory of any process, which does nothing (process_madvise(2)). Errors of madvise(2).
+pub(super) fn hint(k: &Ctx<'_>, mm: MmId, (addr, len): (u64, u64), advice: u64) -> Result<(), Errno> {
+    // Nobody collapses pages to huge ones, as without CONFIG_TRANSPARENT_HUGEPAGE.
+    if advice == MADV_COLLAPSE {
+        return Err(Errno::EINVAL);
+    }
+    let (start, end) = range(addr, len)?;
+    may_advise(k, mm, (start, end), advice)?;
+    if start == end || k.node.mms[mm].covered(start, end) { Ok(()) } else { Err(Errno::ENOMEM) }
+}
+
 /// Whether what is mapped in a range may be advised so.
-fn may_advise(k: &Ctx<'_>, start: u64, end: u64, advice: u64) -> Result<(), Errno> {
-    let mm = &k.node.mms[k.process().mm];
+fn may_advise(k: &Ctx<'_>, mm: MmId, (start, end): (u64, u64), advice: u64) -> Result<(), Errno> {
+    let mm = &k.node.mms[mm];
     // "EINVAL advice is MADV_DONTNEED or MADV_REMOVE and the specified address range includes locked [...] pages."
     let unlocked = [c::MADV_DONTNEED, c::MADV_FREE, c::MADV_REMOVE, c::MADV_COLD, c::MADV_PAGEOUT];
     let locked = |v: &Vma| v.marks.lock != Lock::No;
@@ -439,7 +451,7 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     if start == end && is_advice(u64::from(advice)) {
         return Ok(0);
     }
-    may_advise(k, start, end, u64::from(advice))?;
+    may_advise(k, mm, (start, end), u64::from(advice))?;
     match u64::from(advice) {
         c::MADV_DONTNEED | MADV_DONTNEED_LOCKED | c::MADV_FREE => {
             // MADV_FREE lets the kernel free "when memory pressure occurs"; freeing at once is one of its outcomes.
@@ -498,9 +510,10 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
             k.node
                 .with_recount(k.pid, mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
         }
-        c::MADV_POPULATE_READ
-        | c::MADV_POPULATE_WRITE
-        | c::MADV_WILLNEED
+        c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE => {
+            k.prefault((start, end), u64::from(advice) == c::MADV_POPULATE_WRITE)?;
+        }
+        c::MADV_WILLNEED
         | c::MADV_HUGEPAGE
         | c::MADV_NOHUGEPAGE
         | c::MADV_DONTDUMP

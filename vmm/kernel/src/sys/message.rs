@@ -66,6 +66,8 @@ pub struct Incoming {
     header: Option<Msghdr>,
     /// Bytes received.
     done: u64,
+    /// When the segment of a stream had come of which something was taken last.
+    came: Option<SimTime>,
 }
 
 impl Incoming {
@@ -133,7 +135,7 @@ impl Ctx<'_> {
             _ => {
                 let (buffers, header) = memory(self)?;
                 let nonblock = self.may_not_sleep(file, flags);
-                Incoming { buffers, flags, nonblock, header, done: 0 }
+                Incoming { buffers, flags, nonblock, header, done: 0, came: None }
             }
         };
         let header = want.header;
@@ -184,10 +186,7 @@ impl Ctx<'_> {
                 if let Sock::Unix(id) = sock
                     && self.node.unix.get(id).kind == Kind::SeqPacket
                 {
-                    if let Some(error) = self.node.unix.take_error(id) {
-                        return err(error);
-                    }
-                    self.node.unix.peer_name(id)?;
+                    self.node.unix.check_seqpacket(id)?;
                 }
                 let control = self.read_control(sock, &hdr)?;
                 Outgoing { source, flags, nonblock: self.may_not_sleep(file, flags), to, control, done: 0 }

@@ -75,6 +75,7 @@ impl Ctx<'_> {
             (c::SIOCATMARK, Sock::Inet(id)) if self.inet(id)?.proto == Proto::Tcp => {
                 usize::from(self.node.net.of(id).at_mark(id))
             }
+            (c::SIOCATMARK, Sock::Unix(id)) => usize::from(self.node.unix.at_mark(id)),
             (FIOSETOWN | SIOCSPGRP, _) => {
                 let number = self.read_obj(arg)?;
                 return self.set_owner(file, number);

@@ -375,8 +375,11 @@ impl Ctx<'_> {
                     return err(if read_only { Errno::EROFS } else { Errno::EACCES });
                 }
                 view.permit(synth, cred, want)?;
+                view.may_open(synth, cred)?;
                 not_direct(flags)?;
-                let data = if read { view.read(synth)? } else { Vec::new() };
+                // What may not be read fails then.
+                let data =
+                    if read && view.may_read(synth, cred).is_ok() { view.read(synth)? } else { Vec::new() };
                 Ok(File::new(FileKind::Synthetic { path, data: Arc::new(data) }, kept))
             }
         }
@@ -390,6 +393,7 @@ impl Ctx<'_> {
         let FileKind::Synthetic { path, .. } = &self.node.files[id].kind else { return err(Errno::EBADF) };
         let synth = Synth::from_absolute(path).ok_or(Errno::EIO)?;
         let view = View { node: self.node, pid: self.pid, tid: self.tid };
+        view.may_read(&synth, &self.fs_cred())?;
         let text = view.read(&synth).map_err(|e| if e == Errno::ENOENT { Errno::ESRCH } else { e })?;
         let text = Arc::new(text);
         if let FileKind::Synthetic { data, .. } = &mut self.node.files[id].kind {

@@ -6,12 +6,10 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
 
-use crate::caps::CAP_SYS_PTRACE;
 use crate::ctx::*;
 use crate::file::{File, FileKind, ProcessRef};
 use crate::ids::*;
 use crate::node::Node;
-use crate::process::Process;
 use crate::wait::SysResult;
 
 impl Node {
@@ -40,12 +38,6 @@ impl Ctx<'_> {
     pub(crate) fn open_pidfd(&mut self, pid: Pid, flags: u64) -> Result<u64, Errno> {
         let named = self.node.process_ref(pid);
         self.open_file(File::new(FileKind::Process(named), c::O_RDWR | flags), true)
-    }
-
-    /// The access mode PTRACE_MODE_ATTACH_REALCREDS (ptrace(2)), without what a security module such as Yama adds.
-    pub(super) fn may_attach(&self, other: &Process) -> bool {
-        let same = self.same_ids(other) && other.dumpable == 1;
-        other.pid == self.pid || same || self.process().caps.has(CAP_SYS_PTRACE)
     }
 
     /// The process of a process descriptor, and whether calls with it do not sleep. EBADF for any other one; `None`: it is gone.

@@ -43,11 +43,7 @@ impl Node {
             let word = ctx.task().clear_child_tid;
             // set_tid_address(2): "the kernel will write 0 at this address and wake a futex" if others share the memory.
             if word != 0 && ctx.write_obj(Ptr(word), &0u32).is_ok() {
-                let mm = ctx.process().mm;
-                ctx.node.futex_wake(crate::wait::FutexKey::Private(mm, word), 1, u32::MAX);
-                if let Ok(key) = ctx.futex_key(word, false) {
-                    ctx.node.futex_wake(key, 1, u32::MAX);
-                }
+                ctx.wake_one(word);
             }
         }
         // exit_signals of Linux.

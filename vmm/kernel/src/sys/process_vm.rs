@@ -1,9 +1,12 @@
-//! Memory of other processes: process_vm_readv(2), process_vm_writev(2).
+//! Memory of other processes: process_vm_readv(2), process_vm_writev(2), process_madvise(2).
 
 use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Iovec;
 
+use super::memory::{MADV_COLLAPSE, hint};
 use crate::buffers::Buffers;
+use crate::caps::CAP_SYS_NICE;
 use crate::ctx::*;
 use crate::ids::MmId;
 use crate::mm::{Access, PAGE};
@@ -33,6 +36,41 @@ pub fn process_vm_writev(
     flags: Hex,
 ) -> SysResult {
     move_memory(k, pid, (local, locals), (remote, remotes), flags, true)
+}
+
+/// process_madvise(2), with the hints that Linux 6.1 takes about others' memory (process_madvise_behavior_valid). How many bytes were advised;
+/// EBADF, ESRCH; EACCES for who may not look at the process, EPERM without CAP_SYS_NICE, also of the caller's own memory.
+pub fn process_madvise(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u64, advice: u32, flags: Hex) -> SysResult {
+    if flags.0 & 0xffff_ffff != 0 {
+        return err(Errno::EINVAL);
+    }
+    let ranges = k.read_buffers(vec, vlen)?;
+    let process = k.pidfd(fd)?.0.ok_or(Errno::ESRCH)?;
+    let advice = u64::from(advice);
+    if !matches!(advice, c::MADV_COLD | c::MADV_PAGEOUT | c::MADV_WILLNEED | MADV_COLLAPSE) {
+        return err(Errno::EINVAL);
+    }
+    let other = k.node.process(process);
+    if other.zombie.is_some() {
+        return err(Errno::ESRCH);
+    }
+    let mm = other.mm;
+    let caller = k.process();
+    if mm != caller.mm && !caller.may_look_at(caller.file_ids(k.task()), other) {
+        return err(Errno::EACCES);
+    }
+    if !caller.caps.has(CAP_SYS_NICE) {
+        return err(Errno::EPERM);
+    }
+    let mut done = 0;
+    for range in ranges.pieces(0, ranges.len()) {
+        match hint(k, mm, range, advice) {
+            Ok(()) => done += range.1,
+            Err(error) if done == 0 => return err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
 }
 
 fn move_memory(

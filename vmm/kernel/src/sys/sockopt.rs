@@ -5,6 +5,7 @@
 //! [`kept`]); and all others ([`other`]), which fail with ENOPROTOOPT if Linux 6.1 does not know them. An option whose effect
 //! matters and is not modelled stops the run instead of being ignored.
 
+mod filters;
 mod get;
 mod groups;
 mod headers;
@@ -63,6 +64,12 @@ pub fn getsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, le
     let (level, name) = (u64::from(level), u64::from(name));
     let room: i32 = k.read_obj(len)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    if let Sock::Inet(id) = sock
+        && filters::is_filter(level, name)
+        && (level == c::IPPROTO_IP || k.inet(id)?.v6)
+    {
+        return k.get_group_filter(id, (level, name), (value, room), len);
+    }
     let bytes = match (level, sock) {
         (c::SOL_SOCKET, _) => k.get_socket_option(sock, name, room)?,
         (_, Sock::Unix(_)) => return err(Errno::EOPNOTSUPP),

@@ -165,7 +165,7 @@ fn socket_options() {
     }
     for name in [
         "setsockopt SO_ATTACH_BPF",
-        "setsockopt IP_MSFILTER",
+        "setsockopt IP_UNICAST_IF",
         "setsockopt TCP_MD5SIG",
         "getsockopt SO_MEMINFO",
     ] {
@@ -202,7 +202,7 @@ fn memory_and_futexes() {
         let word = bench.put_as(bench.tid, &0u32.to_le_bytes());
         answer(&mut bench, nr::futex, &[word, op, 1, 0, word, 1])
     });
-    assert_eq!(stopped.iter().filter(|n| **n == "FUTEX_WAIT_REQUEUE_PI").count(), 2);
+    assert_eq!(stopped, [""; 0]);
     let word = bench.put_as(bench.tid, &0u32.to_le_bytes());
     for op in [c::FUTEX_WAIT, c::FUTEX_WAKE, c::FUTEX_REQUEUE] {
         let args = [word, op | c::FUTEX_CLOCK_REALTIME, 1, 0, word, 1];

@@ -19,6 +19,14 @@ fn with_files(files: &[u32]) -> Ancillary {
     Ancillary { files: files.iter().map(|f| FileId(*f)).collect(), ..anc() }
 }
 
+fn take(max: usize) -> Wanted {
+    Wanted { max, peek: false, begun: false }
+}
+
+fn peek(max: usize) -> Wanted {
+    Wanted { peek: true, ..take(max) }
+}
+
 fn stream_pair() -> (UnixSockets, UnixId, UnixId) {
     let mut u = UnixSockets::default();
     let (a, b) = u.pair(NET, Kind::Stream, ME);
@@ -50,12 +58,12 @@ fn a_stream_keeps_order_and_forgets_boundaries() {
     u.send_stream(a, b"hello ", anc()).unwrap();
     u.send_stream(a, b"world", anc()).unwrap();
     assert_eq!(wakes(&mut u), [(b, READABLE), (b, READABLE)]);
-    let got = u.recv_stream(b, 8, false).unwrap();
+    let got = u.recv_stream(b, take(8)).unwrap();
     assert_eq!(got.data, b"hello wo");
     assert_eq!(u.readable_bytes(b), Ok(3));
-    assert_eq!(u.recv_stream(b, 100, true).unwrap().data, b"rld");
-    assert_eq!(u.recv_stream(b, 100, false).unwrap().data, b"rld");
-    assert_eq!(u.recv_stream(b, 1, false), Err(Stall::Until(b)));
+    assert_eq!(u.recv_stream(b, peek(100)).unwrap().data, b"rld");
+    assert_eq!(u.recv_stream(b, take(100)).unwrap().data, b"rld");
+    assert_eq!(u.recv_stream(b, take(1)), Err(Stall::Until(b)));
 }
 
 #[test]
@@ -90,7 +98,7 @@ fn writability_returns_at_a_quarter() {
     assert!(!has(u.ready_bits(a), c::EPOLLOUT));
     wakes(&mut u);
     let mut woken_at = None;
-    while u.recv_stream(b, 4096, false).is_ok() {
+    while u.recv_stream(b, take(4096)).is_ok() {
         if wakes(&mut u).contains(&(a, WRITABLE)) {
             woken_at = woken_at.or(Some(u.get(a).charged));
         }
@@ -109,13 +117,13 @@ fn closing_with_unread_data_resets_the_peer() {
     u.close(b);
     assert!(has(u.ready_bits(a), c::EPOLLIN | c::EPOLLHUP | c::EPOLLRDHUP | c::EPOLLERR));
     assert_eq!(u.send_stream(a, b"x", anc()), Err(Errno::EPIPE.into()));
-    assert_eq!(u.recv_stream(a, 99, false).unwrap().data, b"last words");
-    assert_eq!(u.recv_stream(a, 99, false), Err(Errno::ECONNRESET.into()));
-    assert!(u.recv_stream(a, 99, false).unwrap().data.is_empty(), "then the end of the stream");
+    assert_eq!(u.recv_stream(a, take(99)).unwrap().data, b"last words");
+    assert_eq!(u.recv_stream(a, take(99)), Err(Errno::ECONNRESET.into()));
+    assert!(u.recv_stream(a, take(99)).unwrap().data.is_empty(), "then the end of the stream");
     let (mut u, a, b) = stream_pair();
     u.close(b);
     assert!(!has(u.ready_bits(a), c::EPOLLERR));
-    let end = u.recv_stream(a, 99, false).unwrap();
+    let end = u.recv_stream(a, take(99)).unwrap();
     assert!(end.stop && end.data.is_empty());
     assert_eq!(wakes(&mut u), [(a, CHANGED)]);
 }
@@ -129,8 +137,8 @@ fn shutdown_halves_both_ends() {
     assert_eq!(wakes(&mut u), [(a, CHANGED), (b, CHANGED)]);
     assert_eq!(u.send_stream(a, b"x", anc()), Err(Errno::EPIPE.into()));
     assert!(has(u.ready_bits(b), c::EPOLLRDHUP | c::EPOLLIN) && !has(u.ready_bits(b), c::EPOLLHUP));
-    assert_eq!(u.recv_stream(b, 9, false).unwrap().data, b"x");
-    assert!(u.recv_stream(b, 9, false).unwrap().data.is_empty());
+    assert_eq!(u.recv_stream(b, take(9)).unwrap().data, b"x");
+    assert!(u.recv_stream(b, take(9)).unwrap().data.is_empty());
     assert_eq!(u.send_stream(b, b"y", anc()), Ok(1), "the other direction is open");
     u.shutdown(b, Halves { read: true, write: true });
     assert!(has(u.ready_bits(a), c::EPOLLHUP) && has(u.ready_bits(b), c::EPOLLHUP));
@@ -147,7 +155,7 @@ fn connecting_takes_the_listener_s_name_and_credentials() {
     assert_eq!(u.peer_name(client), Ok(Some(&Name::Abstract(b"srv".to_vec()))));
     assert_eq!(u.peer_name(server), Ok(None));
     assert_eq!((u.get(client).cred, u.get(server).cred), (ME, YOU));
-    assert_eq!(u.recv_stream(server, 9, false).unwrap().data, b"early");
+    assert_eq!(u.recv_stream(server, take(9)).unwrap().data, b"early");
     u.close(server);
     assert_eq!(u.peer_name(client), Ok(Some(&Name::Abstract(b"srv".to_vec()))), "as Linux still tells");
     assert_eq!(u.find_abstract(NET, b"srv", Kind::Stream), Ok(l), "the name is the listener's");
@@ -174,7 +182,7 @@ fn connect_checks_states() {
     assert_eq!(u.listen(datagram, 1, ME), Err(Errno::EOPNOTSUPP));
     assert_eq!(u.accept(datagram, true), Err(Errno::EOPNOTSUPP.into()));
     assert_eq!(u.accept(late, true), Err(Errno::EINVAL.into()));
-    assert_eq!(u.recv_stream(late, 1, false), Err(Errno::EINVAL.into()), "unconnected");
+    assert_eq!(u.recv_stream(late, take(1)), Err(Errno::EINVAL.into()), "unconnected");
     assert_eq!(u.send_stream(late, b"x", anc()), Err(Errno::ENOTCONN.into()));
     assert!(has(u.ready_bits(late), c::EPOLLHUP | c::EPOLLOUT));
 }
@@ -183,7 +191,7 @@ fn connect_checks_states() {
 fn closing_a_listener_resets_who_waits() {
     let (mut u, l, client) = listening(Kind::Stream, 5);
     u.close(l);
-    assert_eq!(u.recv_stream(client, 1, false), Err(Errno::ECONNRESET.into()));
+    assert_eq!(u.recv_stream(client, take(1)), Err(Errno::ECONNRESET.into()));
     assert_eq!(u.iter().count(), 1, "the embryo is gone");
 }
 
@@ -275,16 +283,16 @@ fn files_stop_a_stream_s_reader() {
     u.send_stream(a, b"plain", anc()).unwrap();
     u.send_stream(a, b"with", with_files(&[1, 2])).unwrap();
     u.send_stream(a, b"after", anc()).unwrap();
-    let peeked = u.recv_stream(b, 99, true).unwrap();
+    let peeked = u.recv_stream(b, peek(99)).unwrap();
     assert_eq!((&peeked.data[..], peeked.files.len()), (&b"plainwith"[..], 2));
-    let got = u.recv_stream(b, 99, false).unwrap();
+    let got = u.recv_stream(b, take(99)).unwrap();
     assert_eq!((&got.data[..], got.files), (&b"plainwith"[..], vec![FileId(1), FileId(2)]));
     assert!(got.stop);
-    assert_eq!(u.recv_stream(b, 99, false).unwrap().data, b"after");
+    assert_eq!(u.recv_stream(b, take(99)).unwrap().data, b"after");
     // A part of the message takes all its files.
     u.send_stream(a, b"xyz", with_files(&[3])).unwrap();
-    assert_eq!(u.recv_stream(b, 1, false).unwrap().files, [FileId(3)]);
-    assert!(u.recv_stream(b, 99, false).unwrap().files.is_empty());
+    assert_eq!(u.recv_stream(b, take(1)).unwrap().files, [FileId(3)]);
+    assert!(u.recv_stream(b, take(99)).unwrap().files.is_empty());
     u.send_stream(a, b"xyz", with_files(&[4, 5])).unwrap();
     u.close(b);
     assert_eq!(u.effects.dropped, [FileId(4), FileId(5)], "nobody will receive them");
@@ -294,13 +302,13 @@ fn files_stop_a_stream_s_reader() {
 fn credentials_come_when_asked_for() {
     let (mut u, a, b) = stream_pair();
     u.send_stream(a, b"x", anc()).unwrap();
-    assert_eq!(u.recv_stream(b, 1, false).unwrap().cred, None);
+    assert_eq!(u.recv_stream(b, take(1)).unwrap().cred, None);
     u.get_mut(b).passcred = true;
     u.send_stream(a, b"x", anc()).unwrap();
     u.send_stream(a, b"y", Ancillary { cred: Some(YOU), ..anc() }).unwrap();
-    let got = u.recv_stream(b, 9, false).unwrap();
+    let got = u.recv_stream(b, take(9)).unwrap();
     assert_eq!((&got.data[..], got.cred, got.stop), (&b"x"[..], Some(ME), true), "writers are not mixed");
-    assert_eq!(u.recv_stream(b, 9, false).unwrap().cred, Some(YOU));
+    assert_eq!(u.recv_stream(b, take(9)).unwrap().cred, Some(YOU));
 }
 
 #[test]
@@ -344,4 +352,85 @@ fn charges_are_those_recorded_on_linux() {
             assert_eq!((sends, bytes, u.unreceived_bytes(a)), want, "{kind:?} of {size}");
         }
     }
+}
+
+#[test]
+fn an_urgent_byte_is_a_mark_in_the_stream() {
+    let (mut u, a, b) = stream_pair();
+    let urgent = || Ancillary { urgent: true, ..anc() };
+    u.send_stream(a, b"ab", anc()).unwrap();
+    u.send_stream(a, b"U", urgent()).unwrap();
+    u.send_stream(a, b"cd", anc()).unwrap();
+    assert!(has(u.ready_bits(b), c::EPOLLIN | c::EPOLLPRI));
+    assert_eq!(u.readable_bytes(b), Ok(5));
+    assert_eq!(u.recv_stream(b, peek(9)).unwrap().data, b"ab");
+    assert_eq!(u.recv_stream(b, take(9)).unwrap().data, b"ab");
+    assert!(u.at_mark(b));
+    assert_eq!(u.recv_stream(b, peek(9)).unwrap().data, b"cd", "past the mark");
+    assert_eq!(u.recv_urgent(b, true), Ok(b'U'));
+    assert_eq!(u.recv_urgent(b, false), Ok(b'U'));
+    assert_eq!(u.recv_urgent(b, false), Err(Errno::EINVAL));
+    assert!(!u.at_mark(b) && !has(u.ready_bits(b), c::EPOLLPRI));
+    assert_eq!(u.recv_stream(b, take(9)), Err(Stall::Until(b)), "where the byte was there is nothing");
+    assert_eq!(u.recv_stream(b, take(9)).unwrap().data, b"cd");
+    assert_eq!(u.unreceived_bytes(a), 0);
+}
+
+#[test]
+fn an_urgent_byte_that_is_passed_is_lost_with_its_files() {
+    let (mut u, a, b) = stream_pair();
+    u.send_stream(a, b"U", Ancillary { urgent: true, ..with_files(&[7]) }).unwrap();
+    assert_eq!(u.recv_stream(b, take(9)), Err(Stall::Until(b)));
+    assert_eq!(std::mem::take(&mut u.effects.dropped), [FileId(7)]);
+    assert_eq!((u.unreceived_bytes(a), u.flights.of_user(ME.uid)), (0, 0));
+    // In line it is like others, but for the stop before it; one after it makes it like others, too.
+    u.send_stream(a, b"V", Ancillary { urgent: true, ..anc() }).unwrap();
+    u.send_stream(a, b"W", Ancillary { urgent: true, ..anc() }).unwrap();
+    u.get_mut(b).generic.kept.insert((c::SOL_SOCKET, c::SO_OOBINLINE), 1);
+    assert_eq!(u.recv_urgent(b, false), Err(Errno::EINVAL));
+    assert_eq!(u.recv_stream(b, take(9)).unwrap().data, b"V");
+    assert_eq!(u.recv_stream(b, take(9)).unwrap().data, b"W");
+    assert_eq!(u.unreceived_bytes(a), 0);
+}
+
+/// Sets SO_PEEK_OFF.
+fn peeks_at(u: &mut UnixSockets, id: UnixId, offset: i32) {
+    u.get_mut(id).generic.kept.insert((c::SOL_SOCKET, c::SO_PEEK_OFF), offset);
+}
+
+#[test]
+fn peeks_of_a_stream_go_on_where_the_last_one_ended() {
+    let (mut u, a, b) = stream_pair();
+    u.send_stream(a, b"hello ", anc()).unwrap();
+    u.send_stream(a, b"world", anc()).unwrap();
+    peeks_at(&mut u, b, 4);
+    assert_eq!(u.recv_stream(b, peek(4)).unwrap().data, b"o wo");
+    assert_eq!(u.whole_messages(b, 8, 100, 2), 0, "the last message ends behind the room");
+    assert_eq!(u.whole_messages(b, 4, 100, 2), 2);
+    assert_eq!(u.recv_stream(b, peek(99)).unwrap().data, b"rld");
+    assert_eq!(u.recv_stream(b, peek(99)), Err(Stall::Until(b)));
+    assert_eq!(u.recv_stream(b, take(6)).unwrap().data, b"hello ");
+    assert_eq!(u.get(b).generic.peek_offset(), Some(5));
+    peeks_at(&mut u, b, -1);
+    assert_eq!(u.recv_stream(b, peek(2)).unwrap().data, b"wo");
+    assert_eq!(u.get(b).generic.peek_offset(), None);
+}
+
+#[test]
+fn an_empty_message_is_peeked_at_once() {
+    let mut u = UnixSockets::default();
+    let (a, b) = u.pair(NET, Kind::SeqPacket, ME);
+    for data in [&b"one"[..], b"", b"two"] {
+        u.send_packet(a, None, data, anc()).unwrap();
+    }
+    peeks_at(&mut u, b, 1);
+    let got = u.recv_packet(b, 1, true, false).unwrap();
+    assert_eq!((got.data.as_slice(), got.whole), (&b"n"[..], 2));
+    peeks_at(&mut u, b, 3);
+    for data in [&b""[..], b"two", b"two"] {
+        assert_eq!(u.recv_packet(b, 9, true, false).unwrap().data, data);
+    }
+    peeks_at(&mut u, b, 6);
+    assert_eq!(u.recv_packet(b, 9, true, false), Err(Stall::Until(b)));
+    assert_eq!(u.recv_packet(b, 9, false, false).unwrap().data, b"one", "a reception begins at the front");
 }

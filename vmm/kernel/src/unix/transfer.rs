@@ -6,6 +6,7 @@
 use bloodhound_abi::structs::Ucred;
 use bloodhound_abi::{Errno, SimTime};
 
+use super::urgent::Next;
 use super::{Kind, Name, Peer, READABLE, Stall, State, UnixSockets, WRITABLE};
 use crate::ids::*;
 
@@ -32,14 +33,31 @@ pub struct Ancillary {
     pub sender: Ucred,
     /// When it is sent, for receivers with SO_TIMESTAMP.
     pub sent: SimTime,
+    /// It is an urgent byte.
+    pub urgent: bool,
+}
+
+/// What is wanted of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Most bytes.
+    pub max: usize,
+    /// They stay there.
+    pub peek: bool,
+    /// The call has taken some already.
+    pub begun: bool,
 }
 
 /// A message on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    data: Vec<u8>,
+    pub(super) data: Vec<u8>,
     /// Bytes of it that were read.
-    at: usize,
+    pub(super) at: usize,
+    /// A peek has shown it; counts for one without a byte (`skb->peeked`).
+    peeked: bool,
+    /// The urgent byte that was sent last, as long as it was not read.
+    pub(super) urgent: bool,
     pub(crate) files: Vec<FileId>,
     /// Whose they are while they are here.
     pub(crate) user: u32,
@@ -104,11 +122,16 @@ impl UnixSockets {
         s.writable() || s.error.is_some() || s.shut_write
     }
 
-    /// How many bytes the first messages of a stream have, of which at most `max` are wanted and which end within `room`.
-    pub fn whole_messages(&self, id: UnixId, max: u64, room: u64) -> u64 {
+    /// How many bytes the first messages of a stream have behind `skip`, of which at most `max` are wanted and which end within `room`.
+    pub fn whole_messages(&self, id: UnixId, mut skip: u64, max: u64, room: u64) -> u64 {
         let mut whole = 0;
         for message in &self.sockets[id].queue {
-            let n = (message.left() as u64).min(max - whole);
+            let left = message.left() as u64;
+            if left <= skip {
+                skip -= left;
+                continue;
+            }
+            let n = (left - std::mem::take(&mut skip)).min(max - whole);
             if n == 0 || whole + n > room {
                 break;
             }
@@ -171,6 +194,8 @@ impl UnixSockets {
         let message = Message {
             data: data.to_vec(),
             at: 0,
+            peeked: false,
+            urgent: anc.urgent,
             files: anc.files,
             user: anc.sender.uid,
             cred,
@@ -179,23 +204,31 @@ impl UnixSockets {
             sender: id,
             charge,
         };
+        if message.urgent {
+            self.urgent_comes(to);
+        }
         let receiver = &mut self.sockets[to];
         receiver.held += charge;
         receiver.queue.push_back(message);
         self.wake(to, READABLE);
     }
 
+    /// What unix_seqpacket_sendmsg looks at first: a pending error, ENOTCONN.
+    pub fn check_seqpacket(&mut self, id: UnixId) -> Result<(), Errno> {
+        let s = &mut self.sockets[id];
+        match s.error.take() {
+            Some(error) => Err(error),
+            None if s.state != State::Established => Err(Errno::ENOTCONN),
+            None => Ok(()),
+        }
+    }
+
     /// What Linux checks before it looks the receiver of a packet up. `named` says that there is an address.
     pub fn check_packet(&mut self, id: UnixId, named: bool, len: usize) -> Result<(), Stall> {
-        let s = &mut self.sockets[id];
-        if s.kind == Kind::SeqPacket {
-            if let Some(error) = s.error.take() {
-                return Err(error.into());
-            }
-            if s.state != State::Established {
-                return Err(Errno::ENOTCONN.into());
-            }
+        if self.sockets[id].kind == Kind::SeqPacket {
+            self.check_seqpacket(id)?;
         }
+        let s = &mut self.sockets[id];
         if len > (s.sndbuf as usize).saturating_sub(32) {
             return Err(Errno::EMSGSIZE.into());
         }
@@ -273,19 +306,41 @@ impl UnixSockets {
         Ok(target)
     }
 
-    /// Receives from a stream: what is there, up to `max`. EINVAL when not connected, a pending error; `Until` itself
-    /// when nothing is there.
-    pub fn recv_stream(&mut self, id: UnixId, max: usize, peek: bool) -> Result<Received, Stall> {
-        let from = self.next_sender(id);
-        let s = &mut self.sockets[id];
-        if s.state != State::Established {
+    /// Receives from a stream: what is there, up to the urgent byte. EINVAL when not connected, a pending error; `Until` itself when
+    /// nothing is there (unix_stream_read_generic).
+    pub fn recv_stream(&mut self, id: UnixId, want: Wanted) -> Result<Received, Stall> {
+        if self.sockets[id].state != State::Established {
             return Err(Errno::EINVAL.into());
         }
+        let from = self.sockets[id].queue.front().and_then(|message| self.sender_of(message));
         let mut out = Received { from, ..Received::default() };
         let mut index = 0;
+        // Read again after a sleep, as stable kernels do: the first 6.1 went on from the front then, with what the sleep had left of it.
+        let offset = self.sockets[id].generic.peek_offset().filter(|_| want.peek);
+        let mut skip = usize::try_from(offset.unwrap_or(0)).unwrap_or(usize::MAX);
         let mut creds: Option<Option<Ucred>> = None;
-        let mut freed = Vec::new();
-        while let Some(m) = s.queue.get_mut(index) {
+        loop {
+            let begun = want.begun || !out.data.is_empty();
+            match self.next_of_stream(id, index, Wanted { begun, ..want }) {
+                Next::At(at) => index = at,
+                Next::Mark => {
+                    out.stop = true;
+                    break;
+                }
+                Next::Nothing => index = usize::MAX,
+            }
+            let s = &mut self.sockets[id];
+            while want.peek && s.queue.get(index).is_some_and(|m| skip >= m.left()) {
+                skip -= s.queue[index].left();
+                index += 1;
+            }
+            let Some(m) = s.queue.get_mut(index) else {
+                if creds.is_none() {
+                    return self.end_of_stream(id, out);
+                }
+                out.stop = want.peek;
+                break;
+            };
             // "Never glue messages from different writers": only receivers with SO_PASSCRED can tell.
             if s.passcred && creds.is_some_and(|c| c != m.cred) {
                 out.stop = true;
@@ -295,9 +350,11 @@ impl UnixSockets {
                 out.cred = m.cred;
                 creds = Some(m.cred);
             }
-            let n = m.left().min(max - out.data.len());
-            out.data.extend_from_slice(&m.data[m.at..m.at + n]);
-            if peek {
+            let from = m.at + skip;
+            let n = (m.data.len() - from).min(want.max - out.data.len());
+            out.data.extend_from_slice(&m.data[from..from + n]);
+            skip = 0;
+            if want.peek {
                 out.files.clone_from(&m.files);
                 index += 1;
                 out.stop = !m.files.is_empty() || index == s.queue.len();
@@ -307,35 +364,43 @@ impl UnixSockets {
                 self.flights.landed(id, m.user, out.files.len());
                 out.stop = m.left() > 0 || !out.files.is_empty();
                 if m.left() == 0 {
-                    freed.push((m.sender, m.charge));
-                    s.held -= m.charge;
-                    s.queue.pop_front();
+                    self.unlink(id, index);
                 }
             }
             // A peek goes on to the next files even when the buffer is full, as Linux does.
-            if out.stop || !peek && out.data.len() >= max {
+            if out.stop || !want.peek && out.data.len() >= want.max {
                 break;
             }
         }
-        if creds.is_none() {
-            if let Some(error) = s.error.take() {
-                return Err(error.into());
-            }
-            if !s.shut_read {
-                return Err(Stall::Until(id));
-            }
-            (out.end, out.stop) = (true, true);
-        }
-        for (sender, charge) in freed {
-            self.discharge(sender, charge);
-        }
         out.whole = out.data.len();
+        self.sockets[id].generic.move_peek_offset(out.whole as u64, want.peek);
         Ok(out)
+    }
+
+    /// Nothing is in a stream.
+    fn end_of_stream(&mut self, id: UnixId, out: Received) -> Result<Received, Stall> {
+        let s = &mut self.sockets[id];
+        if let Some(error) = s.error.take() {
+            return Err(error.into());
+        }
+        if !s.shut_read {
+            return Err(Stall::Until(id));
+        }
+        Ok(Received { end: true, stop: true, ..out })
+    }
+
+    /// Takes a message out of a queue.
+    pub(super) fn unlink(&mut self, id: UnixId, index: usize) {
+        let s = &mut self.sockets[id];
+        let Some(message) = s.queue.remove(index) else { return };
+        s.held -= message.charge;
+        self.discard(id, message);
     }
 
     /// Receives one datagram or packet, cut to `max`. ENOTCONN for an unconnected packet socket, a pending error;
     /// `Until` itself when there is none. After a shutdown of the reading half a sleeping reader gets an empty message,
-    /// but a datagram socket that does not block (`wait` unset) goes on with EAGAIN, as on Linux.
+    /// but a datagram socket that does not block (`wait` unset) goes on with EAGAIN, as on Linux. A peek begins where SO_PEEK_OFF says; what
+    /// is stored moves that on ([`Generic::move_peek_offset`](crate::socket::Generic::move_peek_offset)).
     pub fn recv_packet(&mut self, id: UnixId, max: usize, peek: bool, wait: bool) -> Result<Received, Stall> {
         let s = &mut self.sockets[id];
         if s.kind == Kind::SeqPacket && s.state != State::Established {
@@ -345,18 +410,28 @@ impl UnixSockets {
             return Err(error.into());
         }
         let was_full = s.queue_full();
-        let from = self.next_sender(id);
-        let s = &mut self.sockets[id];
-        let Some(m) = s.queue.front() else {
+        let offset = s.generic.peek_offset().filter(|_| peek);
+        let mut skip = usize::try_from(offset.unwrap_or(0)).unwrap_or(usize::MAX);
+        // An empty message is shown once (`__skb_try_recv_from_queue`).
+        let mut passed = |m: &Message| {
+            let passed = offset.is_some() && skip >= m.left() && (skip > 0 || m.peeked);
+            skip -= if passed { m.left() } else { 0 };
+            passed
+        };
+        let Some(at) = s.queue.iter().position(|m| !passed(m)) else {
             if s.shut_read && (wait || s.kind == Kind::SeqPacket) {
                 return Ok(Received { end: true, ..Received::default() });
             }
             return Err(Stall::Until(id));
         };
-        let n = m.left().min(max);
+        let from = self.sender_of(&self.sockets[id].queue[at]);
+        let s = &mut self.sockets[id];
+        let m = &mut s.queue[at];
+        m.peeked |= peek && m.data.is_empty();
+        let n = (m.left() - skip).min(max);
         let mut out = Received {
-            data: m.data[..n].to_vec(),
-            whole: m.data.len(),
+            data: m.data[skip..skip + n].to_vec(),
+            whole: m.data.len() - skip,
             files: m.files.clone(),
             cred: m.cred,
             sent: m.sent,
@@ -378,9 +453,8 @@ impl UnixSockets {
         Ok(out)
     }
 
-    /// Name of the next message's sender.
-    fn next_sender(&self, id: UnixId) -> Option<Name> {
-        let message = self.sockets[id].queue.front()?;
+    /// Name of a message's sender.
+    fn sender_of(&self, message: &Message) -> Option<Name> {
         match self.sockets.get(message.sender) {
             Some(sender) => sender.name.clone(),
             None => message.from.clone(),

@@ -249,7 +249,7 @@ impl Conn {
         }
         let ahead = u64::from(seg.seq.wrapping_add(skip as u32).wrapping_sub(self.rcv_nxt));
         let had_holes = self.rcv.has_holes();
-        let grown = self.rcv.insert(self.rcv.next() + ahead, seg.payload.slice(skip..kept));
+        let grown = self.rcv.insert(self.rcv.next() + ahead, seg.payload.slice(skip..kept), cx.now);
         self.rcv_nxt = self.rcv_nxt.wrapping_add(grown as u32);
         self.note_data(seg.payload.len() as u32, cx);
         if grown > 0 && self.rcv.len() >= self.read_target(cx.c) {

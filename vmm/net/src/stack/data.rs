@@ -170,6 +170,14 @@ impl Stack {
         Ok(())
     }
 
+    /// When that part of a stream came which was read or peeked at last (`tcp_update_recv_tstamps`).
+    pub fn read_of(&self, id: SocketId) -> Option<SimTime> {
+        match &self.get(id).ok()?.kind {
+            Kind::Conn(conn) => Some(conn.rcv.read_of()),
+            _ => None,
+        }
+    }
+
     /// recvfrom(2) on a UDP socket: the whole datagram (the caller truncates). EAGAIN, ECONNREFUSED from an earlier
     /// send, EOPNOTSUPP on TCP. EAGAIN also comes after shutdown(SHUT_RD), where a blocking call returns 0: such a
     /// caller has to look at [`crate::ReadyFlags::RDHUP`].
@@ -181,12 +189,26 @@ impl Stack {
             return Err(error);
         }
         udp.drop_damaged();
-        let next = if peek { udp.queue.front().cloned() } else { udp.pop() };
+        let next = if peek { udp.peek(None).map(|(datagram, _)| datagram) } else { udp.pop() };
         match next {
             Some(datagram) => {
                 Ok(Datagram { src: shown(datagram.src, c.v6), dst: shown(datagram.dst, c.v6), ..datagram })
             }
             None => Err(Errno::EAGAIN),
         }
+    }
+
+    /// A peek on a UDP socket with SO_PEEK_OFF: the datagram in which the offset is, with the number of its bytes before that. Errors as of
+    /// [`Stack::recv_from`].
+    pub fn peek_at(&mut self, id: SocketId, offset: u64) -> Result<(Datagram, u64)> {
+        let socket = self.get_mut(id)?;
+        let c = &mut socket.common;
+        let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
+        if let Some(error) = c.take_error() {
+            return Err(error);
+        }
+        let (datagram, before) = udp.peek(Some(offset)).ok_or(Errno::EAGAIN)?;
+        let (src, dst) = (shown(datagram.src, c.v6), shown(datagram.dst, c.v6));
+        Ok((Datagram { src, dst, ..datagram }, before))
     }
 }

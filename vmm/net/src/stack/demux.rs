@@ -302,7 +302,7 @@ impl Stack {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Udp(udp) = &mut socket.kind else { return };
         if udp.push(
-            Datagram { src: pair.1, dst: pair.0, interface, header, at: now, data },
+            Datagram { src: pair.1, dst: pair.0, interface, header, at: now, data, peeked: false },
             socket.common.opts.rcvbuf,
         ) {
             socket.common.wake(ReadyFlags::READ);

@@ -16,6 +16,11 @@ const SOURCES_MAX: usize = 10;
 const SOURCES6_MAX: usize = 64;
 
 impl Stack {
+    /// How many sources the filter of a group may have.
+    pub fn most_sources(v6: bool) -> usize {
+        if v6 { SOURCES6_MAX } else { SOURCES_MAX }
+    }
+
     /// Number of the interface with an address; `None` if no interface has it.
     pub fn interface_of(&self, ip: IpAddr) -> Option<u32> {
         self.net.interface_of(ip.to_canonical())
@@ -68,30 +73,53 @@ impl Stack {
         let groups = &mut self.get_mut(id)?.common.groups;
         let at = groups.iter().position(|m| m.is_of(group, interface)).ok_or(Errno::EINVAL)?;
         let member = &mut groups[at];
-        if member.include != include && !member.sources.is_empty() {
+        if member.include != include && member.sources.is_some() {
             return Err(Errno::EINVAL);
         }
         // "Allow mode switches for empty-set filters".
         member.include = include;
-        let known = member.sources.iter().position(|known| *known == source);
-        match (known, add) {
-            (None, true) => {
-                let most = if group.is_ipv4() { SOURCES_MAX } else { SOURCES6_MAX };
-                if member.sources.len() >= most {
+        let known = member.sources.iter().flatten().position(|known| *known == source);
+        match (known, add, &mut member.sources) {
+            (None, true, sources) => {
+                let sources = sources.get_or_insert_default();
+                if sources.len() >= Self::most_sources(group.is_ipv6()) {
                     return Err(Errno::ENOBUFS);
                 }
-                member.sources.push(source);
+                sources.push(source);
             }
-            (Some(known), false) => {
-                member.sources.remove(known);
+            (Some(known), false, Some(sources)) => {
+                sources.remove(known);
                 // "(INCLUDE, empty) == LEAVE_GROUP".
-                if include && member.sources.is_empty() {
+                if include && sources.is_empty() {
                     groups.remove(at);
                 }
             }
             _ => return Err(Errno::EADDRNOTAVAIL),
         }
         Ok(())
+    }
+
+    /// Sets all sources that a member hears, or does not (`ip_mc_msfilter`, `ip6_mc_msfilter`). EINVAL for who is no member.
+    pub fn set_filter(
+        &mut self,
+        id: SocketId,
+        (group, interface): (IpAddr, u32),
+        include: bool,
+        sources: Vec<IpAddr>,
+    ) -> Result<()> {
+        let groups = &mut self.get_mut(id)?.common.groups;
+        let member = groups.iter_mut().find(|m| m.is_of(group, interface)).ok_or(Errno::EINVAL)?;
+        member.include = include;
+        member.sources = (!sources.is_empty()).then_some(sources);
+        Ok(())
+    }
+
+    /// Whether the sources are the only ones that a member hears, and which these are (`ip_mc_msfget`, `ip6_mc_msfget`). EADDRNOTAVAIL for who
+    /// is no member.
+    pub fn filter(&self, id: SocketId, group: IpAddr, interface: u32) -> Result<(bool, Vec<IpAddr>)> {
+        let groups = &self.get(id)?.common.groups;
+        let member = groups.iter().find(|m| m.is_of(group, interface)).ok_or(Errno::EADDRNOTAVAIL)?;
+        Ok((member.include, member.sources.clone().unwrap_or_default()))
     }
 
     /// Whether the address is that of a multicast group, or stands for all nodes of a network of this node.
@@ -208,7 +236,8 @@ impl Stack {
         for id in hearing {
             let Some(socket) = self.sockets.get_mut(&id) else { continue };
             let Kind::Udp(udp) = &mut socket.kind else { continue };
-            let datagram = Datagram { src, dst, interface, header, at: now, data: data.clone() };
+            let datagram =
+                Datagram { src, dst, interface, header, at: now, data: data.clone(), peeked: false };
             if udp.push(datagram, socket.common.opts.rcvbuf) {
                 socket.common.wake(ReadyFlags::READ);
             }

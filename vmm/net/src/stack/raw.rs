@@ -182,7 +182,8 @@ impl Stack {
                 continue;
             }
             let (src, dst) = (SocketAddr::new(src, 0), SocketAddr::new(dst, 0));
-            let datagram = Datagram { src, dst, interface, header, at: now, data: whole.clone() };
+            let datagram =
+                Datagram { src, dst, interface, header, at: now, data: whole.clone(), peeked: false };
             if udp.push(datagram, socket.common.opts.rcvbuf) {
                 socket.common.wake(ReadyFlags::READ);
             }
@@ -270,7 +271,7 @@ impl Stack {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Udp(udp) = &mut socket.kind else { return };
         let header = wire::fields(packet);
-        let datagram = Datagram { src, dst, interface, header, at: now, data: data.clone() };
+        let datagram = Datagram { src, dst, interface, header, at: now, data: data.clone(), peeked: false };
         if udp.push(datagram, socket.common.opts.rcvbuf) {
             socket.common.wake(ReadyFlags::READ);
         }

@@ -6,8 +6,12 @@ use bloodhound_abi::consts as c;
 
 use crate::caps::CAP_IPC_LOCK;
 use crate::ctx::*;
+use crate::mm::fault::Fault;
 use crate::mm::{Access, Backing, Lock, PAGE, Vma};
 use crate::wait::SysResult;
+
+/// After so many bytes of pages that are made it is looked whether the rest is of any use.
+const PIECE: u64 = 4 << 20;
 
 impl Ctx<'_> {
     /// How much the caller may lock, in bytes.
@@ -42,13 +46,41 @@ impl Ctx<'_> {
             let write = vma.prot & c::PROT_WRITE != 0 && !vma.shared;
             let access = if write { Access::Write } else { Access::Read };
             for page in (vma.start..vma.end).step_by(PAGE as usize) {
-                if !matches!(self.node.page_fault(id, page, access), crate::mm::fault::Fault::Map(_)) {
+                if !matches!(self.node.page_fault(id, page, access), Fault::Map(_)) {
                     all = false;
                     break;
                 }
             }
         }
         all
+    }
+
+    /// MADV_POPULATE_READ, MADV_POPULATE_WRITE: makes the pages of a range as accesses would, up to what forbids them: ENOMEM where nothing is
+    /// mapped, "EINVAL [...] insufficient permissions", "EFAULT [...] because a SIGBUS would have been generated on actual memory access"
+    /// (madvise(2)).
+    pub(super) fn prefault(&mut self, (start, end): (u64, u64), write: bool) -> Result<(), Errno> {
+        let id = self.process().mm;
+        let (wanted, access) =
+            if write { (c::PROT_WRITE, Access::Write) } else { (c::PROT_READ, Access::Read) };
+        let mut at = start;
+        while at < end {
+            let vma = self.node.mms[id].find(at).cloned().ok_or(Errno::ENOMEM)?;
+            if vma.prot & wanted == 0 {
+                return Err(Errno::EINVAL);
+            }
+            for page in (at..vma.end.min(end)).step_by(PAGE as usize) {
+                let special = matches!(vma.backing, Backing::Special(_));
+                if !special && !matches!(self.node.page_fault(id, page, access), Fault::Map(_)) {
+                    return Err(Errno::EFAULT);
+                }
+                // Who has more than its share will be killed for it.
+                if page % PIECE == 0 && self.ends_early() {
+                    return Ok(());
+                }
+            }
+            at = vma.end;
+        }
+        Ok(())
     }
 
     /// The end of mlock(2) and mlock2(2) (do_mlock). EPERM, ENOMEM.

@@ -10,6 +10,7 @@ use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::Access;
 use crate::process::FdEntry;
+use crate::socket::OPTMEM_MAX;
 use crate::sys::socket::Sock;
 use crate::unix::Ancillary;
 use crate::wait::SysResult;
@@ -18,8 +19,6 @@ use super::datagram::Chosen;
 
 /// Size of `struct cmsghdr`.
 const HEADER: usize = 16;
-/// net.core.optmem_max: ancillary data of this many bytes and more is ENOBUFS.
-const OPTMEM_MAX: u64 = 20480;
 /// SCM_MAX_FD.
 const MAX_FDS: usize = 253;
 
@@ -78,7 +77,7 @@ impl Ctx<'_> {
         if hdr.controllen == 0 {
             return Ok(control);
         }
-        if hdr.controllen >= OPTMEM_MAX {
+        if hdr.controllen >= u64::from(OPTMEM_MAX) {
             return err(Errno::ENOBUFS);
         }
         let mut buf = vec![0; hdr.controllen as usize];

@@ -13,7 +13,7 @@ use super::transfer::truncation;
 use super::{Got, Incoming, Outgoing};
 use crate::ctx::*;
 use crate::inet::Corked;
-use crate::socket::{Address, Generic, TIMESTAMPING_RX, inet_bytes};
+use crate::socket::{Address, Generic, Stamps, inet_bytes};
 use crate::sys::socket::Sock;
 use crate::sys::sockopt::{IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, kept_value};
 use crate::wait::{Object, Stop, SysResult};
@@ -22,6 +22,10 @@ use crate::wait::{Object, Stop, SysResult};
 const UDP_CORK_MAX: u64 = 65_507;
 /// Largest length of a UDP datagram that is looked at at all.
 const UDP_LEN_MAX: u64 = 0xffff;
+
+/// SOF_TIMESTAMPING_RX_SOFTWARE and SOF_TIMESTAMPING_SOFTWARE: packets get times when they come, and messages tell them.
+const TIMESTAMPING_RX_SOFTWARE: u32 = 1 << 3;
+const TIMESTAMPING_SOFTWARE: u32 = 1 << 4;
 
 /// What ancillary data says about a datagram to send, instead of the socket's options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -264,8 +268,15 @@ impl Ctx<'_> {
 
     pub(super) fn recv_udp(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
         let timeout = self.inet(id)?.generic.rcvtimeo;
-        let datagram = match self.node.net.of_mut(id).recv_from(id, want.flags.contains(MsgFlags::MSG_PEEK)) {
-            Ok(datagram) => datagram,
+        let peek = want.flags.contains(MsgFlags::MSG_PEEK);
+        let offset = self.inet(id)?.generic.peek_offset().filter(|_| peek);
+        let stack = self.node.net.of_mut(id);
+        let found = match offset {
+            Some(offset) => stack.peek_at(id, offset),
+            None => stack.recv_from(id, peek).map(|datagram| (datagram, 0)),
+        };
+        let (datagram, before) = match found {
+            Ok(found) => found,
             Err(Errno::EAGAIN) if self.must_not_sleep(want.nonblock, timeout) => return err(Errno::EAGAIN),
             Err(Errno::EAGAIN) if self.node.net.of(id).readiness(id).contains(ReadyFlags::RDHUP) => {
                 return Ok(Got::default());
@@ -274,12 +285,17 @@ impl Ctx<'_> {
             Err(e) => return err(e),
         };
         let whole = datagram.data.len() as u64;
-        let n = whole.min(want.buffers.len());
-        let control = self.datagram_control(id, &datagram)?;
+        let (room, rest) = (want.buffers.len(), whole - before);
+        let n = rest.min(room);
+        let mut control = timestamps(&self.inet(id)?.generic, self.node.realtime_at(datagram.at));
+        control.extend(self.datagram_control(id, &datagram)?);
         let mut got = Got { name: inet_bytes(datagram.src), control, ..Got::default() };
         // With a bad address the datagram is lost, as on Linux (udp_recvmsg).
-        self.copy_out(&want.buffers, 0, &datagram.data[..n as usize])?;
+        self.copy_out(&want.buffers, 0, &datagram.data[before as usize..(before + n) as usize])?;
         truncation(&mut got, want.flags, n, whole);
+        // "if (copied > ulen - off) copied = ulen - off; else if (copied < ulen) msg->msg_flags |= MSG_TRUNC;" (udp_recvmsg)
+        got.flags.set(MsgFlags::MSG_TRUNC, room <= rest && n < whole);
+        self.generic(Sock::Inet(id))?.move_peek_offset(got.value, peek);
         Ok(got)
     }
 
@@ -290,7 +306,7 @@ impl Ctx<'_> {
         let on = |level, name| generic.is_set(level, name);
         let Header { hops, class, .. } = datagram.header;
         let (index, dst) = (datagram.interface, datagram.dst);
-        let mut out = timestamps(generic, self.node.realtime_at(datagram.at));
+        let mut out = Vec::new();
         if let IpAddr::V6(ip) = dst.ip() {
             if on(c::IPPROTO_IPV6, c::IPV6_RECVPKTINFO) {
                 let mut info = ip.octets().to_vec();
@@ -361,6 +377,7 @@ impl Ctx<'_> {
             header: Header::default(),
             at: self.node.clock,
             data: bloodhound_net::Bytes::default(),
+            peeked: false,
         };
         let mut out = Vec::new();
         for (level, kind, mut data) in self.datagram_control(id, &first)? {
@@ -378,21 +395,21 @@ impl Ctx<'_> {
 /// What SO_TIMESTAMP and its kin ask for: when a message came, ns since 1970.
 pub(super) fn timestamps(generic: &Generic, at: u64) -> Vec<(u64, u64, Vec<u8>)> {
     let mut out = Vec::new();
-    if let Some(kind) = generic.stamps.kind {
-        let nanoseconds = matches!(kind, c::SO_TIMESTAMPNS | c::SO_TIMESTAMPNS_NEW);
-        let data = match nanoseconds {
-            true => Timespec::from_ns(at).as_bytes().to_vec(),
-            false => Timeval::from_ns(at).as_bytes().to_vec(),
-        };
-        out.push((c::SOL_SOCKET, kind, data));
+    let Stamps { on, nanoseconds, new, flags } = generic.stamps;
+    let by = |old, of_new| if new { of_new } else { old };
+    if on && nanoseconds {
+        let kind = by(c::SO_TIMESTAMPNS, c::SO_TIMESTAMPNS_NEW);
+        out.push((c::SOL_SOCKET, kind, Timespec::from_ns(at).as_bytes().to_vec()));
+    } else if on {
+        let kind = by(c::SO_TIMESTAMP, c::SO_TIMESTAMP_NEW);
+        out.push((c::SOL_SOCKET, kind, Timeval::from_ns(at).as_bytes().to_vec()));
     }
-    let (option, flags) = generic.stamps.timestamping;
-    if flags & TIMESTAMPING_RX == TIMESTAMPING_RX {
+    // Packets have times where somebody has asked for them (net_enable_timestamp).
+    if flags & TIMESTAMPING_SOFTWARE != 0 && (on || flags & TIMESTAMPING_RX_SOFTWARE != 0) {
         // struct scm_timestamping: by software, (deprecated), by hardware.
         let mut data = Timespec::from_ns(at).as_bytes().to_vec();
         data.resize(48, 0);
-        // SCM_TIMESTAMPING has the number of the option that was set, the old or the new one.
-        out.push((c::SOL_SOCKET, option, data));
+        out.push((c::SOL_SOCKET, by(c::SO_TIMESTAMPING, c::SO_TIMESTAMPING_NEW), data));
     }
     out
 }

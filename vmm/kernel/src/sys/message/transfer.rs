@@ -3,7 +3,7 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Ucred;
-use bloodhound_net::{Proto, ReadyFlags, SocketId};
+use bloodhound_net::{Proto, ReadyFlags, SocketId, TcpState};
 use zerocopy::IntoBytes;
 
 use super::{CHUNK, Got, Incoming, Outgoing};
@@ -13,7 +13,7 @@ use crate::ids::*;
 use crate::mm::Access;
 use crate::socket::unix_bytes;
 use crate::sys::socket::Sock;
-use crate::unix::{Ancillary, Kind, Received, Stall};
+use crate::unix::{Ancillary, Kind, Received, Stall, Wanted};
 use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait, WaitOn};
 
 /// The user that SO_PASSCRED shows when the sender is unknown (the overflow id).
@@ -26,7 +26,8 @@ impl Ctx<'_> {
         if let Sock::Inet(id) = sock {
             self.node.net.of_mut(id).prepare_to_send(id)?;
         }
-        if msg.flags.contains(MsgFlags::MSG_OOB) && !tcp {
+        let unix = matches!(sock, Sock::Unix(_));
+        if msg.flags.contains(MsgFlags::MSG_OOB) && !tcp && !unix {
             return err(Errno::EOPNOTSUPP);
         }
         let mut result = match sock {
@@ -175,6 +176,10 @@ impl Ctx<'_> {
     }
 
     fn send_unix_stream(&mut self, id: UnixId, msg: &mut Outgoing) -> SysResult {
+        let oob = msg.flags.contains(MsgFlags::MSG_OOB);
+        if oob && msg.source.is_empty() {
+            return err(Errno::EOPNOTSUPP);
+        }
         if msg.to.is_some() {
             let connected = self.node.unix.peer_name(id).is_ok();
             return err(if connected { Errno::EISCONN } else { Errno::EOPNOTSUPP });
@@ -185,7 +190,7 @@ impl Ctx<'_> {
             return self.short(Object::Unix(id), msg.done, msg.nonblock, timeout);
         }
         let piece = self.node.unix.stream_piece(id) as u64;
-        let may = self.must_not_sleep(msg.nonblock, timeout) && msg.is_of_program();
+        let may = !oob && self.must_not_sleep(msg.nonblock, timeout) && msg.is_of_program();
         let part = if may { self.sends_pieces(total, piece) } else { None };
         loop {
             let done = msg.done;
@@ -202,13 +207,15 @@ impl Ctx<'_> {
                 Err(Errno::EPIPE) => return self.broken_pipe(msg.flags),
                 receiver => receiver?,
             };
-            // A message of the socket takes all of its bytes or none.
-            let data = match self.source_bytes(&msg.source, done, piece) {
+            // A message of the socket takes all of its bytes or none; an urgent byte is one of its own (queue_oob).
+            let urgent = oob && done + 1 == total;
+            let most = if oob && !urgent { piece.min(total - 1 - done) } else { piece };
+            let data = match self.source_bytes(&msg.source, done, most) {
                 Ok(data) => data,
                 Err(_) if done > 0 => return Ok(done),
                 Err(e) => return err(e),
             };
-            let mut anc = msg.control.unix.clone();
+            let mut anc = Ancillary { urgent, ..msg.control.unix.clone() };
             if done > 0 {
                 anc.files.clear();
             }
@@ -257,6 +264,12 @@ impl Ctx<'_> {
     fn send_unix_packet(&mut self, id: UnixId, msg: &Outgoing) -> SysResult {
         let socket = self.node.unix.get(id);
         let (kind, timeout) = (socket.kind, socket.generic.sndtimeo);
+        if msg.flags.contains(MsgFlags::MSG_OOB) {
+            if kind == Kind::SeqPacket {
+                self.node.unix.check_seqpacket(id)?;
+            }
+            return err(Errno::EOPNOTSUPP);
+        }
         let name = match &msg.to {
             Some(addr) if kind == Kind::Datagram => Some(addr.to_unix()?.ok_or(Errno::EINVAL)?),
             _ => None,
@@ -299,9 +312,10 @@ impl Ctx<'_> {
             Sock::Inet(id) if tcp && want.flags.contains(MsgFlags::MSG_OOB) => {
                 return self.recv_urgent(id, &want);
             }
-            Sock::Unix(_) | Sock::Netlink(_) if want.flags.contains(MsgFlags::MSG_OOB) => {
-                return err(Errno::EOPNOTSUPP);
+            Sock::Unix(id) if want.flags.contains(MsgFlags::MSG_OOB) => {
+                return self.recv_unix_urgent(id, &want);
             }
+            Sock::Netlink(_) if want.flags.contains(MsgFlags::MSG_OOB) => return err(Errno::EOPNOTSUPP),
             _ => {}
         }
         let mut result = match sock {
@@ -343,7 +357,7 @@ impl Ctx<'_> {
         let ready = ReadyFlags::READ | ReadyFlags::RDHUP | ReadyFlags::HUP | ReadyFlags::ERR;
         if self.woken_by_event_only() && !self.node.net.of(id).readiness(id).intersects(ready) {
             want.done = self.short(Object::Inet(id), want.done, want.nonblock, timeout)?;
-            return Ok(Got { value: want.done, ..Got::default() });
+            return self.got_of_tcp(id, want);
         }
         loop {
             let done = want.done;
@@ -374,6 +388,7 @@ impl Ctx<'_> {
                     if !discard {
                         self.copy_out(&want.buffers, done, &buf[..n])?;
                     }
+                    want.came = self.node.net.of(id).read_of(id);
                     let marked = peek && there < self.node.net.of(id).received_bytes(id) as u64;
                     let ended = here.intersects(ReadyFlags::RDHUP | ReadyFlags::HUP) || marked;
                     let seen = done + n as u64;
@@ -397,7 +412,23 @@ impl Ctx<'_> {
                 Err(e) => return err(e),
             }
         }
-        Ok(Got { value: want.done, ..Got::default() })
+        self.got_of_tcp(id, want)
+    }
+
+    /// What has come of a stream, with the time of its last segment (`tcp_recv_timestamp`), and how much is left of it (TCP_INQ).
+    fn got_of_tcp(&self, id: SocketId, want: &Incoming) -> SysResult<Got> {
+        let generic = &self.inet(id)?.generic;
+        let times = want.came.map(|came| super::datagram::timestamps(generic, self.node.realtime_at(came)));
+        let mut control = times.unwrap_or_default();
+        if generic.is_set(c::IPPROTO_TCP, c::TCP_INQ) {
+            use TcpState::{CloseWait, Closing, LastAck, TimeWait};
+            let stack = self.node.net.of(id);
+            // "After receiving a FIN, tell the user-space to continue reading by returning a non-zero inq" (tcp_inq_hint).
+            let ended = matches!(stack.state(id), Some(CloseWait | Closing | LastAck | TimeWait));
+            let left = stack.received_bytes(id) as i32 + i32::from(ended);
+            control.push((c::IPPROTO_TCP, c::TCP_INQ, left.to_le_bytes().to_vec()));
+        }
+        Ok(Got { value: want.done, control, ..Got::default() })
     }
 
     /// recv(2) with MSG_OOB: the urgent byte, which does not count as data that was read (tcp_recv_urg).
@@ -414,6 +445,21 @@ impl Ctx<'_> {
         }
         got.value = 1;
         Ok(got)
+    }
+
+    /// The same of a unix socket, which is not asked how much room there is (unix_stream_recv_urg).
+    fn recv_unix_urgent(&mut self, id: UnixId, want: &Incoming) -> SysResult<Got> {
+        match self.node.unix.get(id).kind {
+            Kind::Stream => {}
+            Kind::SeqPacket if self.node.unix.peer_name(id).is_err() => return err(Errno::ENOTCONN),
+            _ => return err(Errno::EOPNOTSUPP),
+        }
+        let byte = self.node.unix.recv_urgent(id, want.flags.contains(MsgFlags::MSG_PEEK))?;
+        self.node.settle_unix(self.outside.base);
+        if !want.buffers.is_empty() {
+            self.copy_out(&want.buffers, 0, &[byte])?;
+        }
+        Ok(Got { value: 1, flags: MsgFlags::MSG_OOB, ..Got::default() })
     }
 
     fn recv_unix_stream(&mut self, id: UnixId, want: &mut Incoming) -> SysResult<Got> {
@@ -436,7 +482,8 @@ impl Ctx<'_> {
                 }
                 return err(Errno::EFAULT);
             };
-            let result = self.node.unix.recv_stream(id, max as usize, peek);
+            let wanted = Wanted { max: max as usize, peek, begun: done > 0 };
+            let result = self.node.unix.recv_stream(id, wanted);
             self.node.settle_unix(self.outside.base);
             match result {
                 Ok(mut received) => {
@@ -449,6 +496,9 @@ impl Ctx<'_> {
                         break;
                     }
                 }
+                // Behind an urgent byte that was read is more, for which who may sleep has not to wait.
+                Err(Stall::Until(_))
+                    if !peek && !self.must_not_sleep(want.nonblock, timeout) && self.is_queued(id) => {}
                 Err(Stall::Until(on)) => {
                     want.done = self.short(Object::Unix(on), done, want.nonblock, timeout)?;
                     break;
@@ -461,16 +511,23 @@ impl Ctx<'_> {
         Ok(got)
     }
 
+    fn is_queued(&self, id: UnixId) -> bool {
+        !self.node.unix.get(id).queue.is_empty()
+    }
+
     /// How many bytes may be taken of a stream. Of a message that cannot be stored as far as it is wanted nothing is taken
     /// (unix_stream_read_actor); `None` if that is the first.
     fn stream_room(&mut self, id: UnixId, want: &Incoming) -> Option<u64> {
         let left = want.buffers.len() - want.done;
-        let there = (self.node.unix.readable_bytes(id).unwrap_or(0) as u64).min(left);
+        let peek = want.flags.contains(MsgFlags::MSG_PEEK);
+        let skip = self.node.unix.get(id).generic.peek_offset().filter(|_| peek).unwrap_or(0);
+        let there = self.node.unix.readable_bytes(id).unwrap_or(0) as u64;
+        let there = there.saturating_sub(skip).min(left);
         let good = self.good(&want.buffers, want.done, there, Access::Write);
         if good == there {
             return Some(left);
         }
-        let whole = self.node.unix.whole_messages(id, left, good);
+        let whole = self.node.unix.whole_messages(id, skip, left, good);
         (whole > 0).then_some(whole)
     }
 
@@ -500,6 +557,9 @@ impl Ctx<'_> {
             return err(e);
         }
         truncation(&mut got, want.flags, n, whole);
+        // By what was stored when peeking, by the whole message otherwise.
+        let moved = if peek { n } else { whole };
+        self.node.unix.get_mut(id).generic.move_peek_offset(moved, peek);
         Ok(got)
     }
 

@@ -12,6 +12,8 @@ use crate::ids::*;
 use crate::stacks::NetNs;
 use crate::testing::Bench;
 
+mod ancillary;
+
 fn int(bench: &mut Bench, at: u64) -> i32 {
     bench.object(bench.tid, at)
 }

@@ -42,6 +42,9 @@ fn timeval(ns: Option<u64>) -> Vec<u8> {
 
 impl Ctx<'_> {
     pub(super) fn get_socket_option(&mut self, sock: Sock, name: u64, room: usize) -> SysResult<Vec<u8>> {
+        if name == c::SO_PEEK_OFF && !self.peeks_anywhere(sock)? {
+            return err(Errno::EOPNOTSUPP);
+        }
         if let Some((default, _)) = kept(c::SOL_SOCKET, name) {
             let value = self.generic(sock)?.kept.get(&(c::SOL_SOCKET, name)).copied().unwrap_or(default);
             return Ok(int(value));

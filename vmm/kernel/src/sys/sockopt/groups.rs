@@ -6,6 +6,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_net::{SockOpt, SocketId};
 
+use super::filters::is_filter;
 use crate::ctx::*;
 use crate::wait::SysResult;
 
@@ -38,7 +39,7 @@ fn way_of(name: u64) -> (bool, bool, bool) {
 /// Whether the option is one of those here.
 pub(super) fn is_group_option(level: u64, name: u64) -> bool {
     match level {
-        _ if ANY_SOURCES.contains(&name) => true,
+        _ if ANY_SOURCES.contains(&name) || is_filter(level, name) => true,
         c::IPPROTO_IP if SOURCES.contains(&name) => true,
         c::IPPROTO_IP => matches!(
             name,
@@ -78,6 +79,9 @@ impl Ctx<'_> {
         if ANY_SOURCES.contains(&name) {
             return self.set_source_req(id, (c::IPPROTO_IP, name), value, len);
         }
+        if is_filter(c::IPPROTO_IP, name) {
+            return self.set_group_filter(id, (c::IPPROTO_IP, name), value, len);
+        }
         if SOURCES.contains(&name) {
             return self.set_mreq_source(id, name, value, len);
         }
@@ -114,6 +118,9 @@ impl Ctx<'_> {
         }
         if ANY_SOURCES.contains(&name) {
             return self.set_source_req(id, (c::IPPROTO_IPV6, name), value, len);
+        }
+        if is_filter(c::IPPROTO_IPV6, name) {
+            return self.set_group_filter(id, (c::IPPROTO_IPV6, name), value, len);
         }
         if name == c::IPV6_MULTICAST_IF {
             if tcp {
@@ -208,11 +215,7 @@ impl Ctx<'_> {
         if !group.is_multicast() {
             return err(Errno::EINVAL);
         }
-        let interface = match interface {
-            0 => self.node.net.of(id).default_interface(group.is_ipv6()).ok_or(Errno::ENODEV)?,
-            index if self.has_interface(id, index) => index,
-            _ => return err(Errno::ENODEV),
-        };
+        let interface = self.group_device(id, group, interface)?;
         if joins {
             match self.node.net.of_mut(id).join(id, group, interface) {
                 Ok(()) | Err(Errno::EADDRINUSE) => {}
@@ -238,13 +241,17 @@ impl Ctx<'_> {
         if !group.is_multicast() {
             return err(Errno::EINVAL);
         }
-        let interface = match interface {
-            // By the route to the group.
-            0 => self.node.net.of(id).default_interface(group.is_ipv6()).ok_or(Errno::ENODEV)?,
-            index if self.has_interface(id, index) => index,
-            _ => return err(Errno::ENODEV),
-        };
+        let interface = self.group_device(id, group, interface)?;
         Ok(self.node.net.of_mut(id).join(id, group, interface)?)
+    }
+
+    /// The interface of a membership: that of its number, or by the route to the group. ENODEV.
+    pub(super) fn group_device(&self, id: SocketId, group: IpAddr, interface: u32) -> Result<u32, Errno> {
+        match interface {
+            0 => self.node.net.of(id).default_interface(group.is_ipv6()).ok_or(Errno::ENODEV),
+            index if self.has_interface(id, index) => Ok(index),
+            _ => Err(Errno::ENODEV),
+        }
     }
 
     /// IP_MULTICAST_IF takes an address, `struct ip_mreq` or `struct ip_mreqn`.
@@ -283,7 +290,7 @@ impl Ctx<'_> {
         })
     }
 
-    fn interface_with(&self, id: SocketId, address: IpAddr) -> Option<u32> {
+    pub(super) fn interface_with(&self, id: SocketId, address: IpAddr) -> Option<u32> {
         self.node.net.of(id).interface_of(address)
     }
 

@@ -30,6 +30,7 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::SOL_SOCKET, c::SO_OOBINLINE, 0, Flag),
         (c::SOL_SOCKET, c::SO_NO_CHECK, 0, Flag),
         (c::SOL_SOCKET, c::SO_RXQ_OVFL, 0, Flag),
+        (c::SOL_SOCKET, c::SO_PEEK_OFF, -1, ANY),
         // SO_PASSSEC, SO_WIFI_STATUS, SO_NOFCS, SO_SELECT_ERR_QUEUE: labels, radios, and a queue that is always empty.
         (c::SOL_SOCKET, 34, 0, Flag),
         (c::SOL_SOCKET, 41, 0, Flag),
@@ -89,6 +90,7 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         // UDP_NO_CHECK6_TX, UDP_NO_CHECK6_RX: checksums of zero, which nobody sees.
         (c::IPPROTO_UDP, 101, 0, Flag),
         (c::IPPROTO_UDP, 102, 0, Flag),
+        (c::IPPROTO_TCP, c::TCP_INQ, 0, Range(0, 1)),
         // TCP_FASTOPEN_NO_COOKIE
         (c::IPPROTO_TCP, 34, 0, Range(0, 1)),
     ]

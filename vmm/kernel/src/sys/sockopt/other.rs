@@ -15,15 +15,13 @@ pub(super) enum Call {
     Get,
 }
 
-/// What programs ask for and do without: message zero-copy, sending times, segments of datagrams, groups of the peer, and
-/// how much is there to read.
-const PROBED: [(u64, u64); 6] = [
+/// What programs ask for and do without: message zero-copy, sending times, segments of datagrams, and groups of the peer.
+const PROBED: [(u64, u64); 5] = [
     (c::SOL_SOCKET, 59),
     (c::SOL_SOCKET, 60),
     (c::SOL_SOCKET, 61),
     (c::IPPROTO_UDP, 103),
     (c::IPPROTO_UDP, 104),
-    (c::IPPROTO_TCP, 36),
 ];
 /// There is nothing of the name to set, to get.
 const READ_ONLY: [(u64, &[u64]); 3] = [

@@ -18,7 +18,6 @@ use crate::unix::BUFFER;
 use crate::wait::{Stop, SysResult};
 
 const SO_BSDCOMPAT: u64 = 14;
-const SO_PEEK_OFF: u64 = 42;
 /// SOCK_MIN_SNDBUF and SOCK_MIN_RCVBUF.
 const MIN_SNDBUF: u32 = 4608;
 const MIN_RCVBUF: u32 = 2304;
@@ -83,10 +82,7 @@ impl Ctx<'_> {
             name if is_stamp(name) => self.set_stamps(sock, name, number),
             // "This option enables BSD bug-to-bug compatibility": ignored since Linux 2.2.
             SO_BSDCOMPAT => Ok(()),
-            // Not of stream sockets; "EOPNOTSUPP" (sock_setsockopt).
-            SO_PEEK_OFF if matches!(sock, Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp) => {
-                err(Errno::EOPNOTSUPP)
-            }
+            c::SO_PEEK_OFF if !self.peeks_anywhere(sock)? => err(Errno::EOPNOTSUPP),
             c::SO_RCVTIMEO | c::SO_RCVTIMEO_NEW | c::SO_SNDTIMEO | c::SO_SNDTIMEO_NEW => {
                 let timeout = self.timeout_option(value, len)?;
                 let generic = self.generic(sock)?;
@@ -116,6 +112,16 @@ impl Ctx<'_> {
             }
             _ => self.set_common_number(sock, name, number),
         }
+    }
+
+    /// Whether the socket has SO_PEEK_OFF: unix and UDP sockets do ("if (!sock->ops->set_peek_off) return -EOPNOTSUPP"); TCP has it since
+    /// Linux 6.9.
+    pub(super) fn peeks_anywhere(&self, sock: Sock) -> Result<bool, Errno> {
+        Ok(match sock {
+            Sock::Unix(_) => true,
+            Sock::Inet(id) => matches!(self.inet(id)?.proto, Proto::Udp | Proto::UdpLite),
+            Sock::Netlink(_) | Sock::Packet(_) => false,
+        })
     }
 
     /// Options of socket(7) with an int.

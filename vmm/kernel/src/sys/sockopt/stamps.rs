@@ -3,7 +3,7 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_net::Proto;
+use bloodhound_net::{Proto, TcpState};
 
 use super::set::unsupported;
 use crate::ctx::*;
@@ -13,8 +13,11 @@ use crate::wait::SysResult;
 
 /// SOF_TIMESTAMPING_MASK of Linux 6.1.
 const MASK: u32 = (1 << 16) - 1;
-/// Times of sending, which come by the error queue: SOF_TIMESTAMPING_TX_HARDWARE, TX_SOFTWARE, TX_SCHED, TX_ACK.
-const SENDING: u32 = 1 | 1 << 1 | 1 << 8 | 1 << 9;
+/// Times of sending that software takes, which come by the error queue: SOF_TIMESTAMPING_TX_SOFTWARE, TX_SCHED, TX_ACK.
+const SENDING: u32 = 1 << 1 | 1 << 8 | 1 << 9;
+/// SOF_TIMESTAMPING_OPT_ID and BIND_PHC.
+const OPT_ID: u32 = 1 << 7;
+const BIND_PHC: u32 = 1 << 15;
 /// SOF_TIMESTAMPING_OPT_STATS and OPT_TSONLY.
 const OPT_STATS: u32 = 1 << 12;
 const OPT_TSONLY: u32 = 1 << 11;
@@ -35,40 +38,65 @@ pub(super) fn is_stamp(name: u64) -> bool {
 impl Stamps {
     /// What getsockopt(2) shows.
     pub(super) fn shown(&self, name: u64) -> Vec<u8> {
-        if matches!(name, c::SO_TIMESTAMPING | c::SO_TIMESTAMPING_NEW) {
-            // struct so_timestamping: flags, bind_phc.
-            let mut out = self.timestamping.1.to_le_bytes().to_vec();
-            out.resize(8, 0);
-            return out;
-        }
-        // Of the new ones SO_TIMESTAMP_NEW is shown as set with SO_TIMESTAMPNS_NEW as well (sk_getsockopt).
-        let on = self.kind == Some(name)
-            || (name, self.kind) == (c::SO_TIMESTAMP_NEW, Some(c::SO_TIMESTAMPNS_NEW));
-        i32::from(on).to_le_bytes().to_vec()
+        let Stamps { on, nanoseconds, new, flags } = *self;
+        let set = match name {
+            c::SO_TIMESTAMPING | c::SO_TIMESTAMPING_NEW => {
+                // struct so_timestamping: flags, bind_phc.
+                let mut out = flags.to_le_bytes().to_vec();
+                out.resize(8, 0);
+                return out;
+            }
+            c::SO_TIMESTAMP => on && !new && !nanoseconds,
+            // Shown as set with SO_TIMESTAMPNS_NEW as well (sk_getsockopt).
+            c::SO_TIMESTAMP_NEW => on && new,
+            c::SO_TIMESTAMPNS => nanoseconds && !new,
+            _ => nanoseconds && new,
+        };
+        i32::from(set).to_le_bytes().to_vec()
     }
 }
 
 impl Ctx<'_> {
     /// setsockopt(2). EINVAL for unknown flags of SO_TIMESTAMPING.
     pub(super) fn set_stamps(&mut self, sock: Sock, name: u64, number: i32) -> SysResult<()> {
-        let stream = matches!(sock, Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp);
-        if stream && number != 0 {
-            return unsupported(c::SOL_SOCKET, name);
+        if matches!(name, c::SO_TIMESTAMPING | c::SO_TIMESTAMPING_NEW) {
+            return self.set_timestamping(sock, name, number as u32);
         }
-        let flags = number as u32;
-        let timestamping = matches!(name, c::SO_TIMESTAMPING | c::SO_TIMESTAMPING_NEW);
-        if timestamping && (flags & !MASK != 0 || flags & OPT_STATS != 0 && flags & OPT_TSONLY == 0) {
+        let stamps = &mut self.generic(sock)?.stamps;
+        stamps.on = number != 0;
+        stamps.nanoseconds = stamps.on && matches!(name, c::SO_TIMESTAMPNS | c::SO_TIMESTAMPNS_NEW);
+        if stamps.on {
+            stamps.new = matches!(name, c::SO_TIMESTAMP_NEW | c::SO_TIMESTAMPNS_NEW);
+        }
+        Ok(())
+    }
+
+    /// SO_TIMESTAMPING. No interface here has a clock of its own: whatever the flags say of such times is taken, and none come.
+    fn set_timestamping(&mut self, sock: Sock, name: u64, flags: u32) -> SysResult<()> {
+        if flags & !MASK != 0 {
             return err(Errno::EINVAL);
         }
-        if timestamping && flags & SENDING != 0 {
+        // Times of a stream are numbered from its first byte, which it must have ("if ((1 << sk->sk_state) & (TCPF_CLOSE | TCPF_LISTEN))").
+        let new_ids = flags & OPT_ID != 0 && self.generic(sock)?.stamps.flags & OPT_ID == 0;
+        if let Sock::Inet(id) = sock
+            && new_ids
+            && self.inet(id)?.proto == Proto::Tcp
+            && matches!(self.node.net.of(id).state(id), None | Some(TcpState::Close | TcpState::Listen))
+        {
+            return err(Errno::EINVAL);
+        }
+        if flags & OPT_STATS != 0 && flags & OPT_TSONLY == 0 {
+            return err(Errno::EINVAL);
+        }
+        // No socket is bound to an interface (sock_timestamping_bind_phc).
+        if flags & BIND_PHC != 0 {
+            return err(Errno::EOPNOTSUPP);
+        }
+        if flags & SENDING != 0 && matches!(sock, Sock::Inet(_) | Sock::Packet(_)) {
             return unsupported(c::SOL_SOCKET, name);
         }
         let stamps = &mut self.generic(sock)?.stamps;
-        if timestamping {
-            stamps.timestamping = (name, flags);
-        } else {
-            stamps.kind = (number != 0).then_some(name);
-        }
+        (stamps.flags, stamps.new) = (flags, name == c::SO_TIMESTAMPING_NEW);
         Ok(())
     }
 }
