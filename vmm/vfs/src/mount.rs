@@ -307,7 +307,7 @@ impl Vfs {
     }
 
     /// Removes all inodes of a file system.
-    fn drop_fs(&mut self, fs: FsId) {
+    pub(crate) fn drop_fs(&mut self, fs: FsId) {
         let gone: Vec<Ino> =
             self.inodes.iter().filter(|(_, inode)| inode.fs == fs).map(|(ino, _)| ino).collect();
         for ino in gone {
