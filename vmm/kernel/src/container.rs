@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::consts as c;
 use bloodhound_net::{NodeId, Stack};
-use bloodhound_vfs::{BaseFs, MountNs, Trouble};
+use bloodhound_vfs::{BaseFs, Fill, MountNs, RootSpec, Trouble};
 
 use crate::ctx::Outside;
 use crate::hazards::Hazards;
@@ -276,6 +276,26 @@ impl Node {
         };
         self.vfs.set_trouble(trouble);
         renewed
+    }
+
+    /// [`Node::renew_container`], of a container that is made of something else now: another root file system, what `fill` puts there, and other settings. File
+    /// systems that several mounts can show stay ([`Vfs::make_anew`]).
+    ///
+    /// # Errors
+    /// What the base layer reports, and `fill`.
+    pub fn remake_container(
+        &mut self,
+        id: ContainerId,
+        (stack, settings): (Stack, Settings),
+        base: &mut dyn BaseFs,
+        (root, fill): (RootSpec, Fill<'_>),
+    ) -> Result<(), bloodhound_abi::Errno> {
+        self.renew_container(id, stack, base)?;
+        let container = self.container_mut(id);
+        container.settings = Arc::new(settings);
+        let mounts = container.mounts;
+        self.vfs.enter_namespace(mounts);
+        self.vfs.make_anew(root, base, fill)
     }
 }
 
