@@ -125,9 +125,9 @@ impl Limits {
 
     /// Whether a fault would take down a service that none is to take down.
     fn is_spared(&self, fault: &Fault, scenario: &Scenario) -> bool {
-        let takes = match fault {
-            Fault::RollingRestart(restart) => restart.nodes.clone(),
-            fault => takes_down(fault, scenario),
+        let takes = match fault.rollout() {
+            Some(rollout) => rollout.nodes.clone(),
+            None => takes_down(fault, scenario),
         };
         takes.iter().any(|node| self.spare.contains(node))
     }
@@ -175,11 +175,11 @@ fn takes_down(fault: &Fault, scenario: &Scenario) -> Vec<NodeId> {
     match fault {
         Fault::GroupPartition(partition) => return partition.nodes.clone(),
         Fault::GroupPower(failure) => return on_machines(&failure.nodes, scenario),
-        // One at a time, beside whatever else is down.
-        Fault::RollingRestart(restart) => {
-            return restart.nodes.first().map(|first| NodeId(IN_TURN | first.0)).into_iter().collect();
-        }
         _ => {}
+    }
+    // One at a time, beside whatever else is down.
+    if let Some(rollout) = fault.rollout() {
+        return rollout.nodes.first().map(|first| NodeId(IN_TURN | first.0)).into_iter().collect();
     }
     let of_processes = fault.kind().declaration().group == Group::Process;
     let Some(node) = fault.node().filter(|_| of_processes) else { return Vec::new() };

@@ -34,13 +34,24 @@ pub struct Planning {
     pub links: BTreeMap<Kind, Vec<Ends>>,
     /// Programs have to ask the name server for other services, whether or not anything happens to questions.
     pub asks_names: bool,
+    /// Of what services are made after an upgrade.
+    pub upgrades: BTreeMap<NodeId, Upgraded>,
+}
+
+/// Of what a service is made after an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upgraded {
+    /// The name of the image or definition.
+    pub name: String,
+    /// The container. Its place in the network, its machine and what it depends on are as before.
+    pub spec: ServiceSpec,
 }
 
 /// What the digest of the inputs takes: what is not written is not printed, so that there is one thing more to write changes no input
 /// without it.
 impl fmt::Debug for Planning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Planning { schedule, limits, only, only_groups, groups, links, asks_names } = self;
+        let Planning { schedule, limits, only, only_groups, groups, links, asks_names, upgrades } = self;
         let mut out = f.debug_struct("Planning");
         out.field("schedule", schedule).field("limits", limits).field("only", only);
         if !groups.is_empty() {
@@ -54,6 +65,9 @@ impl fmt::Debug for Planning {
         }
         if *asks_names {
             out.field("asks_names", asks_names);
+        }
+        if !upgrades.is_empty() {
+            out.field("upgrades", upgrades);
         }
         out.finish()
     }
@@ -107,6 +121,8 @@ pub(super) struct Grouped {
     pub(super) name: String,
     /// The services.
     pub(super) nodes: Vec<NodeId>,
+    /// Those of them that can be upgraded.
+    pub(super) upgrades: Vec<NodeId>,
     /// The first service that faults may hit on each machine that has one of them.
     pub(super) machines: Vec<NodeId>,
     /// The network stacks that they use.
@@ -129,11 +145,13 @@ impl Grouped {
             .filter_map(|node| spec(*node))
             .map(|spec| spec.sharing.net.unwrap_or(spec.node))
             .collect();
+        let is_upgraded = |node: &&NodeId| scenario.planning.upgrades.contains_key(node);
         let (of_group, rest) = stacks.into_iter().partition(|node| used.contains(node));
         Grouped {
             number,
             name: name.to_owned(),
             machines: machines.into_iter().filter(of_machine).collect(),
+            upgrades: nodes.iter().filter(is_upgraded).copied().collect(),
             nodes,
             stacks: of_group,
             rest,

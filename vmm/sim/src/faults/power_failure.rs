@@ -103,9 +103,10 @@ pub(super) fn take_for_good(machine: &mut Machine, node: NodeId, entry: usize) {
     let id = fall(machine, node, entry);
     let scenario = machine.scenario.clone();
     let epoch_ns = machine.world.nodes[&id].config.epoch_ns;
+    let versions = machine.world.services.iter().map(|(node, service)| (*node, service.version)).collect();
     let reboot = reboot(machine, id);
     let Parts { node: of_machine, base, decisions, mut record, .. } = machine.parts(id);
-    match crate::setup::file_systems_of(&scenario, id, epoch_ns, base, decisions) {
+    match crate::setup::file_systems_of(&scenario, (id, &versions), epoch_ns, base, decisions) {
         Ok(file_systems) => of_machine.replace(reboot, file_systems, &mut record),
         Err(e) => {
             let text = format!("an empty disk cannot be made: {e}");

@@ -478,7 +478,7 @@ mod limits {
                         if first { (&[1, 2][..], &[3, 4, 5][..]) } else { (&[5][..], &[1, 2, 3, 4][..]) };
                     assert_eq!((&cut.nodes, &cut.rest), (&ids(a), &ids(b)));
                 }
-                Fault::RollingRestart(roll) => {
+                Fault::RollingRestart(RollingRestart(roll)) => {
                     assert_eq!(roll.nodes, if first { ids(&[1, 2]) } else { ids(&[5]) })
                 }
                 fault => assert_eq!(fault.kind(), Kind::Crash),
@@ -496,7 +496,7 @@ mod limits {
         // Where none is named, all services are one, of which nothing can be cut off.
         scenario.planning = Planning::default();
         let all = plan(&scenario);
-        assert!(all.iter().any(|e| matches!(&e.fault, Fault::RollingRestart(roll) if roll.nodes.len() == 5)));
+        assert!(all.iter().any(|e| e.fault.rollout().is_some_and(|roll| roll.nodes.len() == 5)));
         assert!(!all.iter().any(|e| e.id.kind == Kind::GroupPartition));
     }
 
@@ -517,8 +517,8 @@ mod limits {
         assert_eq!(kept(&down(2), &[at(1, 5, cut)], &[]), [0]);
         // Of a rolling restart one is down at a time, whichever it is.
         let roll = |ms| {
-            let fault = RollingRestart { group: String::new(), nodes: ids(&[1, 2, 3]), pause: 0 };
-            at(ms, 50, Fault::RollingRestart(fault))
+            let rollout = Rollout { group: String::new(), nodes: ids(&[1, 2, 3]), pause: 0 };
+            at(ms, 50, Fault::RollingRestart(RollingRestart(rollout)))
         };
         let crash = |ms, node| at(ms, 10, Fault::Crash(Crash { node: NodeId(node) }));
         assert_eq!(kept(&down(1), &[roll(1), crash(10, 1), crash(60, 1)], &[]), [0, 2]);
