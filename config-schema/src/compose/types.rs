@@ -15,6 +15,7 @@ use super::mounts::{Mount, VolumesFrom};
 use super::network::Network;
 use super::process::{Healthcheck, HealthcheckSetting, Hook, Restart, Ulimit, User};
 use super::resources::{Resource, ResourceMount, Volume};
+use super::spare::Spare;
 
 /// A compose project, decoded and checked.
 #[derive(Clone, Debug)]
@@ -43,6 +44,10 @@ pub struct Compose {
     pub env_file_values: Vec<(String, String)>,
     /// Keys that are written and have no effect in a simulation.
     pub idle: Vec<Idle>,
+    /// Services that do not run, but whose definition the configuration takes for another one ([`Compose::define`]).
+    pub definitions: Vec<Service>,
+    /// Others that do not run.
+    pub(crate) spare: Vec<Spare>,
 }
 
 /// A key of a compose file that is accepted and changes nothing.
