@@ -289,8 +289,10 @@ fn group(fault: &Fault, outcome: &Outcome) -> String {
     let (group, nodes) = match fault {
         Fault::GroupPower(power) => (&power.group, &power.nodes),
         Fault::GroupPartition(cut) => (&cut.group, &cut.nodes),
-        Fault::RollingRestart(restart) => (&restart.group, &restart.nodes),
-        _ => return String::new(),
+        fault => match fault.rollout() {
+            Some(rollout) => (&rollout.group, &rollout.nodes),
+            None => return String::new(),
+        },
     };
     match outcome.scenario.planning.groups.iter().any(|named| named.name == *group) {
         true => format!(", service: {}", quoted(group)),

@@ -37,6 +37,7 @@ impl Planner<'_> {
             schedule: Vec::new(),
             limits,
             groups: groups.collect(),
+            upgrades: self.upgrades(services, refused),
             asks_names: faults.asks_names
                 && !faults.kinds.is_on(Kind::DnsFail)
                 && !faults.kinds.is_on(Kind::DnsDelay),
