@@ -525,6 +525,50 @@ mod limits {
         assert_eq!(kept(&down(2), &[roll(1), crash(10, 1), crash(15, 2), crash(60, 1)], &[]), [0, 1, 3]);
         let spare = Limits { spare: ids(&[2]), ..Limits::default() };
         assert_eq!(kept(&spare, &[roll(1), crash(70, 1)], &[]), [1]);
+        // Of two at a time two are.
+        let upgrade = |ms| {
+            let rollout = Rollout { group: String::new(), nodes: ids(&[1, 2]), pause: 0 };
+            at(ms, 50, Fault::Upgrade(Upgrade(rollout)))
+        };
+        assert_eq!(kept(&down(1), &[roll(1), upgrade(10), upgrade(60)], &[]), [0, 2]);
+        assert_eq!(kept(&down(2), &[roll(1), upgrade(10), crash(15, 5)], &[]), [0, 1]);
+        assert_eq!(kept(&spare, &[upgrade(1)], &[]), [0; 0]);
+    }
+
+    /// Of a group those are upgraded for which there is something else, in their order; where there is none, nobody is.
+    #[test]
+    fn an_upgrade_is_about_those_that_have_one() {
+        let faults = FaultSpec::default()
+            .with_rate(Kind::Upgrade, 3_000_000)
+            .with_rate(Kind::Downgrade, 3_000_000)
+            .with_rate(Kind::RollingRestart, 3_000_000);
+        let mut scenario = scenario(5);
+        scenario.planning.groups = vec![
+            ServiceGroup { name: "a".into(), nodes: vec![NodeId(3), NodeId(2), NodeId(1)] },
+            ServiceGroup { name: "b".into(), nodes: vec![NodeId(4)] },
+        ];
+        let plan = |scenario: &Scenario| {
+            let mut decisions = Decisions::seeded(7);
+            plan_of(scenario, &faults, (phases(), None), (&[], None), &mut decisions)
+        };
+        let without = plan(&scenario);
+        assert!(without.iter().all(|entry| entry.id.kind == Kind::RollingRestart) && !without.is_empty());
+        for node in [1, 3] {
+            let upgraded = Upgraded { name: "next".into(), spec: scenario.services[node - 1].clone() };
+            scenario.planning.upgrades.insert(NodeId(node as u32), upgraded);
+        }
+        let with = plan(&scenario);
+        let of = |kind| with.iter().filter(move |entry| entry.id.kind == kind);
+        for kind in [Kind::Upgrade, Kind::Downgrade] {
+            assert!(of(kind).count() > 0);
+            for entry in of(kind) {
+                let rollout = entry.fault.rollout().expect("one");
+                assert_eq!((&rollout.group[..], &rollout.nodes[..]), ("a", &[NodeId(3), NodeId(1)][..]));
+                let setting = faults.get(kind);
+                assert!((setting.size.0..=setting.size.1).contains(&rollout.pause));
+            }
+        }
+        assert!(of(Kind::RollingRestart).eq(without.iter()), "one more kind changes no other");
     }
 
     #[test]

@@ -42,6 +42,7 @@ fn plan(profile: &FaultSpec, seed: u64) -> Vec<Planned> {
         number,
         name: format!("zone{number}"),
         nodes: of.to_vec(),
+        upgrades: of.to_vec(),
         machines: of[..1].to_vec(),
         stacks: of.to_vec(),
         rest: rest.to_vec(),
