@@ -39,10 +39,8 @@ impl Vfs {
             }
         }
         let (journal, before) = (self.journal.take(), self.inodes.clone());
-        // An engine waits until it can.
-        let trouble = (std::mem::take(&mut self.trouble), std::mem::take(&mut self.over_quota));
-        let filled = self.begin_anew(&stays, root, base).and_then(|()| fill(self, base));
-        (self.trouble, self.over_quota) = trouble;
+        let filled =
+            self.without_trouble(|vfs| vfs.begin_anew(&stays, root, base).and_then(|()| fill(vfs, base)));
         self.journal = journal;
         self.note_anew(&stays, &before);
         self.forget_bad_of_nothing();
