@@ -159,6 +159,11 @@ impl Declaration {
         self.begins == Begins::Link && !self.is_of_names()
     }
 
+    /// Whether its faults can be on one volume alone. A quota is one of a service.
+    pub fn hits_volumes(&self) -> bool {
+        self.group == Group::Disk && self.kind != Kind::DiskQuota
+    }
+
     /// Whether it changes of what services are made, as `faults.upgrades` says.
     pub fn changes_versions(&self) -> bool {
         matches!(self.kind, Kind::Upgrade | Kind::Downgrade)

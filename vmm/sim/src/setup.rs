@@ -371,6 +371,9 @@ fn fill(
         vfs.mount(base, path, mount.clone())
             .map_err(|f| fault(spec, format!("mounting {}", String::from_utf8_lossy(path)), errno(f)))?;
     }
+    for (volume, path) in scenario.planning.volumes_in(spec.node) {
+        vfs.name_volume(path, volume);
+    }
     // "If a container uses another's network, it has that one's host name, /etc/hosts and resolv.conf" (as engines do it).
     let names = network_of(scenario, spec);
     for (path, text) in etc_files(names, asks_names(scenario)) {

@@ -212,6 +212,9 @@ fn on_machines(nodes: &[NodeId], scenario: &Scenario) -> Vec<NodeId> {
 
 /// The machines on whose disks a fault is.
 pub(super) fn harms_disks(fault: &Fault, scenario: &Scenario) -> Vec<MachineId> {
+    if let Some(place) = fault.disk_place() {
+        return place.machines(scenario);
+    }
     let of_disk = fault.kind().declaration().group == Group::Disk || fault.kind() == Kind::Replace;
     let node: Vec<NodeId> = fault.node().filter(|_| of_disk).into_iter().collect();
     machines_of(&node, scenario)

@@ -18,6 +18,7 @@ mod clocks;
 mod crash;
 mod crash_loop;
 mod disk_full;
+mod disk_place;
 mod disk_quota;
 mod disk_readonly;
 mod disk_slow;
@@ -77,6 +78,7 @@ use clocks::millis;
 pub use crash::Crash;
 pub use crash_loop::CrashLoop;
 pub use disk_full::DiskFull;
+pub use disk_place::DiskPlace;
 pub use disk_quota::DiskQuota;
 pub use disk_readonly::DiskReadonly;
 pub use disk_slow::DiskSlow;
@@ -94,8 +96,8 @@ pub use partition::Partition;
 pub use pause::Pause;
 use plan::{Draw, Drawn, Phases};
 pub use plan::{Epoch, FaultId, Planned};
-use planning::{Grouped, disks_at_risk, only, targets};
-pub use planning::{Planning, ServiceGroup, Upgraded};
+use planning::{Grouped, disks, disks_at_risk, only, targets};
+pub use planning::{NamedVolume, Planning, ServiceGroup, Upgraded, VolumePlaces};
 pub use power_failure::PowerFailure;
 pub use replace::Replace;
 pub use reset::Reset;
@@ -328,7 +330,7 @@ fn plan_of(
     decisions: &mut Decisions,
 ) -> Vec<Drawn> {
     let (targets, stacks, machines) = targets(scenario);
-    let (only, groups) = (only(scenario, &machines), Grouped::all(scenario));
+    let (only, groups, disks) = (only(scenario, &machines), Grouped::all(scenario), disks(scenario));
     let aim = plan::Aim {
         targets: &targets,
         stacks: &stacks,
@@ -336,6 +338,7 @@ fn plan_of(
         only: &only,
         groups: &groups,
         only_groups: &scenario.planning.only_groups,
+        disks: &disks,
     };
     let limits = &scenario.planning.limits;
     let mut drawn = plan::draw(profile, aim, phases, limits.is_some(), decisions);

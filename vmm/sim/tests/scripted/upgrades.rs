@@ -52,6 +52,7 @@ fn written(kind: Kind, ms: u64) -> Scheduled {
         what: What::Drawn,
         duration: Some(500 * MS),
         most: None,
+        volume: None,
     }
 }
 
