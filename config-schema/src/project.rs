@@ -17,6 +17,7 @@ use crate::tree::Source;
 use bloodhound_faults::Kind;
 
 mod upgrades;
+mod volumes;
 
 /// The configuration of a stack without a bloodhound.yaml.
 pub const DEFAULTS: &str = include_str!("defaults.yaml");
@@ -262,6 +263,7 @@ pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
     faults.services.iter().flatten().for_each(|service| names.service(service));
     names.groups(&faults.groups);
     names.upgrades();
+    names.volumes();
     let named = faults.targets.values().flat_map(FaultTargets::names);
     for name in faults.budget.spare.iter().chain(named) {
         names.service_or_group(name);
@@ -360,7 +362,10 @@ impl Names<'_> {
                 self.service_or_group(name);
             }
         }
-        schedule.iter().for_each(|entry| self.can_be_upgraded(entry));
+        for entry in schedule {
+            self.can_be_upgraded(entry);
+            self.volume_of(entry);
+        }
     }
 
     fn host(&mut self, endpoint: &Located<Endpoint>) {

@@ -208,3 +208,37 @@ fn what_is_wrong_with_a_service_that_does_not_run_matters_where_it_is_taken() {
     );
     std::fs::remove_dir_all(&dir).expect("removed");
 }
+
+#[test]
+fn volumes_of_faults_are_there_and_mounted() {
+    let compose = "services:\n  kv: {image: \"kv:1\", volumes: ['data:/data', 'memory:/memory', 'disk:/disk']}\n\
+        volumes:\n  data:\n  idle:\n  memory: {driver_opts: {type: tmpfs, device: tmpfs}}\n  \
+        disk: {driver_opts: {type: none, o: bind, device: /var}}\n";
+    let (compose, diagnostics) =
+        Compose::decode(Source::new(Path::new("c.yaml"), compose), &Variables::new());
+    let compose = compose.unwrap_or_else(|| panic!("{diagnostics:#?}"));
+    let of = |faults: &str| -> Vec<String> {
+        let text = format!("properties: []\nfaults:\n{faults}");
+        let (config, diagnostics) =
+            Config::decode(Source::new(Path::new("f.yaml"), &text), FileChecks::Lenient);
+        let said = check_names(&config.unwrap_or_else(|| panic!("{diagnostics:#?}")), &compose);
+        said.iter().map(|d| format!("{}: {}", d.place.as_ref().map_or(0, |p| p.column), d.message)).collect()
+    };
+    let target = |volume: &str| of(&format!("  targets: {{fsync-fail: [kv, {{volume: {volume}}}]}}\n"));
+    assert_eq!(target("data"), [""; 0]);
+    assert_eq!(target("disk"), [""; 0]);
+    assert_eq!(target("dota"), ["39: no volume `dota` in c.yaml"]);
+    assert_eq!(target("idle"), ["39: no service mounts the volume `idle`"]);
+    assert_eq!(target("memory"), ["39: the volume `memory` lies in memory, and on no disk"]);
+    assert_eq!(
+        of("  schedule: [{at: 1s, fault: disk-slow, volume: date}]\n"),
+        ["49: no volume `date` in c.yaml"]
+    );
+    let both = |kind: &str| {
+        of(&format!(
+            "  targets: {{{kind}: [{{volume: disk}}]}}\n  schedule: [{{nth: 2, fault: fsync-fail, volume: data}}]\n"
+        ))
+    };
+    assert_eq!(both("write-fail"), [""; 0]);
+    assert_eq!(both("fsync-fail"), ["50: `faults.targets.fsync-fail` names other volumes than `data`"]);
+}

@@ -11,7 +11,7 @@ use crate::decode::Located;
 use crate::diagnostic::Place;
 use crate::tree::{Source, Span};
 
-use super::mounts::{Mount, VolumesFrom};
+use super::mounts::{Mount, MountSource, VolumesFrom};
 use super::network::Network;
 use super::process::{Healthcheck, HealthcheckSetting, Hook, Restart, Ulimit, User};
 use super::resources::{Resource, ResourceMount, Volume};
@@ -65,6 +65,12 @@ impl Compose {
     /// The service of a name.
     pub fn service(&self, name: &str) -> Option<&Service> {
         self.services.iter().find(|service| service.name == name)
+    }
+
+    /// What services mount that mount a volume of a name.
+    pub fn volume_source(&self, name: &str) -> Option<MountSource> {
+        let volume = self.volumes.iter().find(|volume| volume.name == name)?;
+        Some(volume.backing.clone().unwrap_or_else(|| MountSource::Volume(name.to_owned())))
     }
 
     /// The place of something that was decoded, for a message.

@@ -70,7 +70,7 @@ pub(super) static FAULTS: Section = Section::new(
         Key::new(
             "targets",
             fault_targets::TARGETS,
-            "which services, links or groups a kind may hit, of those that faults may hit",
+            "which services, links, volumes or groups a kind may hit, of those that faults may hit",
         )
         .otherwise("all of them"),
         Key::new(
