@@ -3,7 +3,7 @@
 //! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided), [`Refusal`] (why there is none).
 //!
 //! Modules: `refusal` (what is told of all of it at once); `service` (a container), with `collect` (coverage of its interpreters), `image` and `image_tree` (its root file system), `mounts` (its further files) and
-//! `process` (what runs in it); `machines` (which services are on one machine); `faults` (schedule and limits of their plan), `upgrades` (what services become by them); `network` (addresses and names); `secrets` (files with secrets and configurations); `placement` (what a real engine is told); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
+//! `process` (what runs in it); `machines` (which services are on one machine); `faults` (schedule and limits of their plan), `upgrades` (what services become by them), `volumes` (those that it names); `network` (addresses and names); `secrets` (files with secrets and configurations); `placement` (what a real engine is told); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -33,6 +33,7 @@ mod runtime;
 mod secrets;
 mod service;
 mod upgrades;
+mod volumes;
 mod workload;
 
 pub use collect::DIRECTORY as COVERAGE_DIRECTORY;

@@ -261,7 +261,10 @@ fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> Result<String,
         }
         fault => {
             let by_node = declaration.has_target() || declaration.kind == Kind::Reset;
-            if let Some(node) = fault.node().filter(|_| by_node) {
+            let volume = fault.disk_place().and_then(|place| place.volume.as_ref());
+            if let Some(volume) = volume {
+                let _ = write!(out, ", volume: {}", quoted(&volume.name));
+            } else if let Some(node) = fault.node().filter(|_| by_node) {
                 let _ = write!(out, ", service: {}", name(node, outcome));
             }
             out.push_str(&group(fault, outcome));

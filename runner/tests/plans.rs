@@ -236,6 +236,57 @@ fn an_upgrade_keeps_the_volume_and_can_be_taken_back() {
     assert_eq!(run(&dir, &[]).run_digest(), ran.run_digest());
 }
 
+/// Writes and syncs a file on a volume, and syncs one that lies elsewhere, over and over; tells what becomes of it whenever that changes.
+const WRITER: &str = "#!/bin/sh\necho a > /var/tmp/f\nwhile :; do\n  echo b > $1/$2 2> /dev/null && w=written || w=not-written\n  \
+                      sync $1/$2 2> /dev/null && s=synced || s=not-synced\n  sync /var/tmp/f || w=broken\n  \
+                      [ \"$w $s\" = \"$said\" ] || echo \"$w $s\"\n  said=\"$w $s\"\n  sleep 0.1\ndone\n";
+
+#[test]
+fn faults_of_disks_hit_a_volume_wherever_it_is_mounted() {
+    let one = |name: &str, volume: &str, at: &str| {
+        format!(
+            "  {name}: {{command: [/bin/sh, /app/writer, {at}, {name}], volumes: ['./:/app:ro', '{volume}:{at}'], \
+             x-bloodhound: {{rootfs: host}}}}\n"
+        )
+    };
+    let services =
+        one("one", "shared", "/data") + &one("two", "shared", "/srv") + &one("three", "own", "/data");
+    let compose = format!("services:\n{services}volumes: {{shared: , own: }}\n");
+    let config = config(
+        "  swarm: false\n  targets: {fsync-fail: [{volume: shared}], disk-slow: [{volume: own}]}\n  \
+         disk: {fsync_fail_rate: 0.3, disk_slow_probability: 0.01, disk_slow_ms: [200, 400]}\n  schedule:\n    \
+         - {at: 2s, fault: disk-full, volume: shared, duration: 1s}\n    \
+         - {at: 5s, fault: disk-readonly, volume: own, duration: 500ms}\n    - {nth: 25, fault: write-fail, volume: shared}\n",
+    );
+    let files = [("writer", WRITER), ("compose.yaml", &compose), ("bloodhound.yaml", &config)];
+    let dir = common::stack("plans-volumes", &files);
+    let ran = run(&dir, &["--save-faults", "saved.yaml"]);
+    let told = faults(&ran);
+    let count = |starts: &str, ends: &str| {
+        told.iter().filter(|line| line.starts_with(starts) && line.contains(ends)).count()
+    };
+    assert_eq!(count("the volume shared is full for 1000 ms (ENOSPC)", ""), 1, "{told:?}");
+    assert_eq!(count("the volume own is read-only for 500 ms (EROFS)", ""), 1, "{told:?}");
+    assert!(count("the volume own is slow for ", "") > 0 && count("the disk of ", "") == 0, "{told:?}");
+    assert_eq!(count("write-fail: ", ""), 1, "{told:?}");
+    for (service, path) in [("one", "/data/one"), ("two", "/srv/two")] {
+        let syncs = count(&format!("fsync-fail: fsync of {path} by {service} "), "EIO");
+        assert!(syncs > 0, "{service}: {told:?}");
+    }
+    let [of_one, of_two] = ["one", "two"].map(|service| count("fsync-fail: ", &format!(" by {service} ")));
+    assert_eq!(of_one + of_two, count("fsync-fail: ", ""), "{told:?}");
+    let said = |service: &str, what: &str| {
+        let mark = format!(" {service} | ");
+        ran.stdout.lines().any(|line| line.contains(&mark) && line.contains(what))
+    };
+    for service in ["one", "two", "three"] {
+        assert!(said(service, "not-written") && !said(service, "broken"), "{service}: {}", ran.stdout);
+    }
+    assert_eq!(run(&dir, &[]).run_digest(), ran.run_digest());
+    // Whoever met them, the same happens from the saved faults.
+    assert_eq!(timeline(&run(&dir, &["--faults", "saved.yaml"])), timeline(&ran));
+}
+
 #[test]
 fn triggers_come_before_a_call_and_by_a_pattern() {
     let dir = stack("triggers", "");
@@ -312,6 +363,12 @@ fn mistakes_have_their_places() {
         "  upgrades: {kv1: {service: next1}}\n  schedule: [{at: 1s, fault: upgrade, service: kv2}]\n",
         "`kv2` cannot be upgraded",
         "bloodhound.yaml:6:48",
+    );
+    refused("  targets: {disk-full: [{volume: data9}]}\n", "no volume `data9`", "bloodhound.yaml:5:34");
+    refused(
+        "  process: {services: [kv1]}\n  schedule: [{at: 1s, fault: disk-full, volume: data2}]\n",
+        "no service that faults may hit mounts the volume `data2`",
+        "bloodhound.yaml:6:49",
     );
     refused(
         "  process: {services: [kv1], crash_probability: 0.001}\n  targets: {crash: [kv2]}\n",

@@ -34,7 +34,7 @@ impl Placed {
 }
 
 /// A path in a container without slashes at its end.
-fn trimmed(path: &str) -> &str {
+pub(super) fn trimmed(path: &str) -> &str {
     let trimmed = path.trim_end_matches('/');
     if trimmed.is_empty() { "/" } else { trimmed }
 }
