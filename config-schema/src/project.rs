@@ -6,13 +6,18 @@
 use std::path::{Path, PathBuf};
 
 use crate::compose::{Compose, Variables};
-use crate::config::{COMPOSE_NAMES, Check, Config, FaultGroup, FaultTargets, FileChecks, ScheduledFault};
+use crate::config::{
+    COMPOSE_NAMES, Check, Config, FaultGroup, FaultTargets, Faults, FileChecks, ScheduledFault,
+};
 use crate::decode::Located;
 use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors, listed, quoted};
 use crate::endpoint::Endpoint;
 use crate::suggest::nearest;
 use crate::tree::Source;
 use bloodhound_faults::Kind;
+
+mod upgrades;
+mod volumes;
 
 /// The configuration of a stack without a bloodhound.yaml.
 pub const DEFAULTS: &str = include_str!("defaults.yaml");
@@ -129,13 +134,16 @@ impl Project {
                 return (None, diagnostics);
             }
         };
-        let (compose, about_compose) = match compose.elsewhere {
+        let (mut compose, mut about_compose) = match compose.elsewhere {
             true => Compose::load_elsewhere(&paths, &compose.environment(environment)),
             false => Compose::load_files(&paths, &compose.environment(environment)),
         };
         if let Some(compose) = &compose {
             diagnostics.extend(check_names(&config, compose));
             diagnostic::sort(&mut diagnostics);
+        }
+        if let Some(compose) = &mut compose {
+            compose.define(&config.faults.definitions(), &mut about_compose);
         }
         diagnostics.extend(about_compose);
         let mut project = compose.map(|compose| Project { config, compose });
@@ -229,6 +237,7 @@ pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
     let mut names = Names {
         source: &config.source,
         compose,
+        faults: &config.faults,
         hosts,
         services,
         groups: Vec::new(),
@@ -253,6 +262,8 @@ pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
     let faults = &config.faults;
     faults.services.iter().flatten().for_each(|service| names.service(service));
     names.groups(&faults.groups);
+    names.upgrades();
+    names.volumes();
     let named = faults.targets.values().flat_map(FaultTargets::names);
     for name in faults.budget.spare.iter().chain(named) {
         names.service_or_group(name);
@@ -276,10 +287,10 @@ impl Project {
     fn only_schedule(&mut self, source: &Source) -> Vec<Diagnostic> {
         let mut diagnostics = self.config.only_schedule(source);
         let services = self.compose.services.iter().map(|s| s.name.clone()).collect();
-        let (compose, hosts) = (&self.compose, Vec::new());
-        let groups = self.config.faults.groups.iter().map(|group| group.name.value.clone()).collect();
-        let mut names = Names { source, compose, hosts, services, groups, diagnostics: Vec::new() };
-        names.schedule(&self.config.faults.schedule);
+        let (compose, faults, hosts) = (&self.compose, &self.config.faults, Vec::new());
+        let groups = faults.groups.iter().map(|group| group.name.value.clone()).collect();
+        let mut names = Names { source, compose, faults, hosts, services, groups, diagnostics: Vec::new() };
+        names.schedule(&faults.schedule);
         diagnostics.append(&mut names.diagnostics);
         diagnostic::sort(&mut diagnostics);
         diagnostics
@@ -290,6 +301,7 @@ struct Names<'a> {
     /// The file that names them.
     source: &'a Source,
     compose: &'a Compose,
+    faults: &'a Faults,
     hosts: Vec<String>,
     services: Vec<String>,
     /// The groups of services.
@@ -350,6 +362,10 @@ impl Names<'_> {
                 self.service_or_group(name);
             }
         }
+        for entry in schedule {
+            self.can_be_upgraded(entry);
+            self.volume_of(entry);
+        }
     }
 
     fn host(&mut self, endpoint: &Located<Endpoint>) {
@@ -378,6 +394,12 @@ impl Names<'_> {
             });
             self.unknown(endpoint.span, host, meant);
         }
+    }
+
+    fn error(&mut self, name: &Located<String>, message: String) -> &mut Diagnostic {
+        let place = self.source.place(name.span);
+        self.diagnostics.push(Diagnostic::at(Code::Malformed, Severity::Error, place, message));
+        self.diagnostics.last_mut().expect("it was pushed")
     }
 
     fn unknown(&mut self, span: crate::tree::Span, name: &str, meant: Option<String>) {

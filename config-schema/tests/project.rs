@@ -116,3 +116,129 @@ fn unreadable_files_are_reported() {
         assert_eq!(errors(&diagnostics), [(Code::Unreadable, 0)]);
     }
 }
+
+const UPGRADES: &str = "\
+services:
+  kv: {image: \"kv:1\", deploy: {replicas: 2}}
+  web: {image: \"web:1\"}
+  host: {command: x, x-bloodhound: {rootfs: host}}
+  next: {extends: web, image: \"web:2\", profiles: [next]}
+  broken: {image: 5, volumes: [none:/x], profiles: [next]}
+  spare: {image: \"web:3\", scale: 0}
+";
+
+fn upgrades(faults: &str) -> Vec<Diagnostic> {
+    let (compose, diagnostics) =
+        Compose::decode(Source::new(Path::new("c.yaml"), UPGRADES), &Variables::new());
+    let compose = compose.unwrap_or_else(|| panic!("{diagnostics:#?}"));
+    let text = format!("properties: []\nfaults:\n{faults}");
+    let (config, diagnostics) = Config::decode(Source::new(Path::new("f.yaml"), &text), FileChecks::Lenient);
+    check_names(&config.unwrap_or_else(|| panic!("{diagnostics:#?}")), &compose)
+}
+
+#[test]
+fn upgrades_name_what_is_there() {
+    let said =
+        upgrades("  upgrades: {kv: {image: \"kv:2\"}, web: {service: next}, host: {service: spare}}\n");
+    assert_eq!(said, []);
+    let of = |faults: &str| -> Vec<String> {
+        upgrades(faults)
+            .iter()
+            .map(|d| format!("{}: {}", d.place.as_ref().map_or(0, |p| p.column), d.message))
+            .collect()
+    };
+    assert_eq!(of("  upgrades: {kw: {image: \"kv:2\"}}\n"), ["14: no service `kw` in c.yaml"]);
+    assert_eq!(of("  upgrades: {kv: {service: nxt}}\n"), ["28: no service `nxt` in c.yaml"]);
+    assert_eq!(of("  upgrades: {kv: {service: kv}}\n"), ["28: `kv` is what it is already"]);
+    assert_eq!(
+        of("  upgrades: {host: {image: \"kv:2\"}}\n"),
+        ["14: `host` has no image, so it cannot get another one"]
+    );
+    let schedule = |service: &str| {
+        of(&format!(
+            "  upgrades: {{kv: {{image: \"kv:2\"}}}}\n  groups: {{rack: [web, kv], other: [web]}}\n  schedule:\n    - \
+             {{at: 1s, fault: upgrade, service: {service}}}\n"
+        ))
+    };
+    for service in ["kv", "kv-2", "rack"] {
+        assert_eq!(schedule(service), [""; 0], "{service}");
+    }
+    assert_eq!(schedule("web"), ["41: `web` cannot be upgraded: `faults.upgrades` has nothing for it"]);
+    assert_eq!(
+        schedule("other"),
+        ["41: `other` cannot be upgraded: `faults.upgrades` has none of its services"]
+    );
+    assert_eq!(
+        of("  schedule: [{at: 1s, fault: downgrade, service: kv}]\n"),
+        ["50: `kv` cannot be upgraded: `faults.upgrades` has nothing for it"]
+    );
+    let drawn = "  upgrades: {kv: {image: \"kv:2\"}}\n  groups: {other: [web]}\n  process: {upgrade_probability: 0.1}\n";
+    let said = upgrades(drawn);
+    assert!(!has_errors(&said) && said[0].message.contains("so no seed upgrades it"), "{said:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_service_that_does_not_run_matters_where_it_is_taken() {
+    let dir = std::env::temp_dir().join(format!("bloodhound-upgrades-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    std::fs::write(dir.join("compose.yaml"), UPGRADES).expect("written");
+    let load = |faults: &str| {
+        let config = dir.join("bloodhound.yaml");
+        std::fs::write(&config, format!("properties: []\n{faults}")).expect("written");
+        Project::load(&config, &Selection::default(), &Variables::new())
+    };
+    let left_out = |diagnostics: &[Diagnostic]| -> Vec<String> {
+        let told = diagnostics.iter().filter(|d| d.message.contains("is left out"));
+        told.map(|d| d.message.clone()).collect()
+    };
+    let (project, diagnostics) = load("");
+    assert_eq!(left_out(&diagnostics).len(), 2, "{diagnostics:#?}");
+    assert!(project.expect("a project").compose.definitions.is_empty());
+    let (project, diagnostics) = load("faults: {upgrades: {kv: {service: next}}}\n");
+    let compose = project.unwrap_or_else(|| panic!("{diagnostics:#?}")).compose;
+    assert_eq!(left_out(&diagnostics), ["the service `broken` is left out: its profile is not active"]);
+    let next = compose.definition("next").expect("it is taken");
+    assert_eq!(next.image.as_ref().map(|image| image.value.as_str()), Some("web:2"));
+    assert!(compose.service("next").is_none());
+    let (project, diagnostics) = load("faults: {upgrades: {kv: {service: broken}}}\n");
+    assert!(project.is_none());
+    assert!(
+        diagnostics.iter().any(|d| d.is_error() && d.message.contains("services.broken")),
+        "{diagnostics:#?}"
+    );
+    std::fs::remove_dir_all(&dir).expect("removed");
+}
+
+#[test]
+fn volumes_of_faults_are_there_and_mounted() {
+    let compose = "services:\n  kv: {image: \"kv:1\", volumes: ['data:/data', 'memory:/memory', 'disk:/disk']}\n\
+        volumes:\n  data:\n  idle:\n  memory: {driver_opts: {type: tmpfs, device: tmpfs}}\n  \
+        disk: {driver_opts: {type: none, o: bind, device: /var}}\n";
+    let (compose, diagnostics) =
+        Compose::decode(Source::new(Path::new("c.yaml"), compose), &Variables::new());
+    let compose = compose.unwrap_or_else(|| panic!("{diagnostics:#?}"));
+    let of = |faults: &str| -> Vec<String> {
+        let text = format!("properties: []\nfaults:\n{faults}");
+        let (config, diagnostics) =
+            Config::decode(Source::new(Path::new("f.yaml"), &text), FileChecks::Lenient);
+        let said = check_names(&config.unwrap_or_else(|| panic!("{diagnostics:#?}")), &compose);
+        said.iter().map(|d| format!("{}: {}", d.place.as_ref().map_or(0, |p| p.column), d.message)).collect()
+    };
+    let target = |volume: &str| of(&format!("  targets: {{fsync-fail: [kv, {{volume: {volume}}}]}}\n"));
+    assert_eq!(target("data"), [""; 0]);
+    assert_eq!(target("disk"), [""; 0]);
+    assert_eq!(target("dota"), ["39: no volume `dota` in c.yaml"]);
+    assert_eq!(target("idle"), ["39: no service mounts the volume `idle`"]);
+    assert_eq!(target("memory"), ["39: the volume `memory` lies in memory, and on no disk"]);
+    assert_eq!(
+        of("  schedule: [{at: 1s, fault: disk-slow, volume: date}]\n"),
+        ["49: no volume `date` in c.yaml"]
+    );
+    let both = |kind: &str| {
+        of(&format!(
+            "  targets: {{{kind}: [{{volume: disk}}]}}\n  schedule: [{{nth: 2, fault: fsync-fail, volume: data}}]\n"
+        ))
+    };
+    assert_eq!(both("write-fail"), [""; 0]);
+    assert_eq!(both("fsync-fail"), ["50: `faults.targets.fsync-fail` names other volumes than `data`"]);
+}

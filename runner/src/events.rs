@@ -20,7 +20,7 @@ use bloodhound_sim::event::{Event, Listener, Moment};
 use bloodhound_sim::faults::{FaultId, NameFault};
 use bloodhound_sim::notice::{CheckResult, Notice, PhaseChange, Target};
 use bloodhound_sim::scenario::Scenario;
-use bloodhound_sim::services::ServiceChange;
+use bloodhound_sim::services::{ServiceChange, Version};
 use bloodhound_sim::{World, timeline};
 use serde_json::{Map, Value as Json, json};
 
@@ -404,6 +404,9 @@ fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
 
 fn service(change: &ServiceChange) -> Json {
     match change {
+        ServiceChange::Remade(version) => {
+            json!({"change": "remade", "upgraded": *version == Version::Next})
+        }
         ServiceChange::Started => json!({"change": "started"}),
         ServiceChange::Healthy => json!({"change": "healthy"}),
         ServiceChange::CheckFailed { failures } => json!({"change": "check-failed", "failures": failures}),

@@ -176,6 +176,15 @@ fn counted(kind: &Declaration) -> &'static str {
     }
 }
 
+/// Of what services are made, for kinds that change that.
+fn upgrades(kind: &Declaration) -> &'static str {
+    if kind.changes_versions() {
+        "  upgrades:\n    kv1: {image: \"kv:2\"}\n    kv2: {image: \"kv:2\"}\n"
+    } else {
+        ""
+    }
+}
+
 /// The keys of a kind in bloodhound.yaml.
 fn example(kind: &Declaration) -> String {
     let mut out = format!("faults:\n  {}:\n", section(kind));
@@ -190,7 +199,7 @@ fn example(kind: &Declaration) -> String {
         };
         let _ = writeln!(out, "    {}: {value}", key.name);
     }
-    out
+    out + upgrades(kind)
 }
 
 /// The kind as an entry of a schedule.
@@ -224,7 +233,7 @@ fn scheduled(kind: &Declaration) -> String {
     if kind.is_timed() && kind.has_time() {
         entry.push_str(", duration: 3s");
     }
-    format!("faults:\n  schedule:\n    - {{{entry}}}\n")
+    format!("faults:\n  schedule:\n    - {{{entry}}}\n{}", upgrades(kind))
 }
 
 fn indented(text: &str) -> String {

@@ -84,7 +84,8 @@ pub fn cache_for(compose: &Compose) -> Option<Resolver> {
 }
 
 fn has_images(compose: &Compose) -> bool {
-    compose.services.iter().any(|service| service.rootfs == Rootfs::Image)
+    let mut all = compose.services.iter().chain(&compose.definitions);
+    all.any(|service| service.rootfs == Rootfs::Image)
 }
 
 /// A resolver with these options.

@@ -3,7 +3,7 @@
 //! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided), [`Refusal`] (why there is none).
 //!
 //! Modules: `refusal` (what is told of all of it at once); `service` (a container), with `collect` (coverage of its interpreters), `image` and `image_tree` (its root file system), `mounts` (its further files) and
-//! `process` (what runs in it); `machines` (which services are on one machine); `faults` (schedule and limits of their plan); `network` (addresses and names); `secrets` (files with secrets and configurations); `placement` (what a real engine is told); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
+//! `process` (what runs in it); `machines` (which services are on one machine); `faults` (schedule and limits of their plan), `upgrades` (what services become by them), `volumes` (those that it names); `network` (addresses and names); `secrets` (files with secrets and configurations); `placement` (what a real engine is told); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,6 +32,8 @@ mod refusal;
 mod runtime;
 mod secrets;
 mod service;
+mod upgrades;
+mod volumes;
 mod workload;
 
 pub use collect::DIRECTORY as COVERAGE_DIRECTORY;
@@ -44,6 +46,7 @@ use process::DEFAULT_PATH;
 pub use properties::{Judge, Property};
 use refusal::Pieces;
 pub use refusal::Refusal;
+use upgrades::Next;
 
 /// First node ids of clients, the prober and script nodes; services count from 1.
 const CLIENTS: u32 = 1000;
@@ -97,6 +100,8 @@ struct Planner<'a> {
     script_mounts: BTreeMap<NodeId, Vec<(PathBuf, PathBuf)>>,
     /// Which services are on one machine.
     machines: Machines,
+    /// Of what services are made by an upgrade, by service.
+    next: BTreeMap<String, Next>,
 }
 
 impl Plan {
@@ -105,11 +110,11 @@ impl Plan {
     /// # Errors
     /// What the host lacks or the simulation cannot do yet: all of it.
     pub fn new(project: &Project, base: &HostBase, finder: &Finder<'_>) -> Result<Plan, Vec<Refusal>> {
-        let mut refused = Vec::new();
+        let (mut refused, next) = (Vec::new(), Next::all(project));
         let mut planner = Planner {
             project,
             base,
-            images: Images::find(&project.compose, base, finder, &mut refused),
+            images: Images::find((&project.compose, &next), base, finder, &mut refused),
             addresses: BTreeMap::new(),
             gateways: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -118,6 +123,7 @@ impl Plan {
             helper_dirs: Vec::new(),
             script_mounts: BTreeMap::new(),
             machines: Machines::default(),
+            next,
         };
         if let Err(refusal) = planner.assign_addresses() {
             // Without addresses nothing that follows can be told from its consequences.

@@ -117,8 +117,9 @@ impl Redactor {
         let values = compose.env_file_values.iter().map(|(_, value)| value);
         values.filter(|value| !no_secret(value)).for_each(|value| redactor.add(value));
         let globs = &project.config.output.redact;
-        let variables = compose.services.iter().flat_map(|service| &service.environment);
-        let builds = compose.services.iter().filter_map(|s| s.build.as_ref()).flat_map(|build| &build.args);
+        let services = || compose.services.iter().chain(&compose.definitions);
+        let variables = services().flat_map(|service| &service.environment);
+        let builds = services().filter_map(|s| s.build.as_ref()).flat_map(|build| &build.args);
         let all = variables.chain(builds).map(|(name, value)| (name, value)).chain(environment);
         for (name, value) in all {
             if globs.iter().any(|glob| matches(glob, name)) || CREDENTIALS.contains(&name.as_str()) {

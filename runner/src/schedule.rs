@@ -261,7 +261,10 @@ fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> Result<String,
         }
         fault => {
             let by_node = declaration.has_target() || declaration.kind == Kind::Reset;
-            if let Some(node) = fault.node().filter(|_| by_node) {
+            let volume = fault.disk_place().and_then(|place| place.volume.as_ref());
+            if let Some(volume) = volume {
+                let _ = write!(out, ", volume: {}", quoted(&volume.name));
+            } else if let Some(node) = fault.node().filter(|_| by_node) {
                 let _ = write!(out, ", service: {}", name(node, outcome));
             }
             out.push_str(&group(fault, outcome));
@@ -289,8 +292,10 @@ fn group(fault: &Fault, outcome: &Outcome) -> String {
     let (group, nodes) = match fault {
         Fault::GroupPower(power) => (&power.group, &power.nodes),
         Fault::GroupPartition(cut) => (&cut.group, &cut.nodes),
-        Fault::RollingRestart(restart) => (&restart.group, &restart.nodes),
-        _ => return String::new(),
+        fault => match fault.rollout() {
+            Some(rollout) => (&rollout.group, &rollout.nodes),
+            None => return String::new(),
+        },
     };
     match outcome.scenario.planning.groups.iter().any(|named| named.name == *group) {
         true => format!(", service: {}", quoted(group)),

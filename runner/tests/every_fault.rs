@@ -55,7 +55,10 @@ fn stack_of(name: &str, program: Program, programs: &Path, faults: &str) -> Path
         true => service("one", program.argument("one")) + &service("two", program.argument("two")),
         false => service("one", ""),
     };
-    let compose = format!("services:\n{services}volumes: {{data-one: , data-two: }}\n");
+    // What an upgrade makes of the first one.
+    let next =
+        format!("  next: {{extends: one, command: [/app/{}, next], profiles: [next]}}\n", program.name());
+    let compose = format!("services:\n{services}{next}volumes: {{data-one: , data-two: }}\n");
     let config = format!(
         "compose: compose.yaml\noutput: {{dir: out}}\n\
          simulation: {{max_time: 20s, seeds: 1, boots: 1, start_spread: 0s, clock_spread: 0s, cost_spread: 0}}\n\

@@ -262,3 +262,67 @@ fn a_bundled_finding_is_replayed_without_its_project_and_images() {
     let replay = elsewhere.command(&["replay", "finding"]);
     assert_ne!(replay.code, Some(1), "{}{}", replay.stdout, replay.stderr);
 }
+
+/// Two images of an application that counts in a volume of its image, and says of which version it is.
+fn versions(stack: &Stack) {
+    for (version, user) in [("1", "root"), ("2", "app")] {
+        let app = format!(
+            "#!/bin/sh\ntrap 'echo {version} ends; exit 0' TERM\nn=$(cat /data/n 2>/dev/null || echo 0)\n\
+             mark=$(ls /own/mark 2>/dev/null)\necho \"{version} begins at $n as $(id -u), ${{mark:-anew}}\"\ntouch /own/mark\n\
+             while :; do n=$((n+1)); echo $n > /data/n; sleep 0.1; done\n"
+        );
+        let dirs = busybox().owned("data/", 0o777, (0, 0), "").owned("own/", 0o777, (0, 0), "");
+        let count = Layer::new().file("data/n", 0o666, "0\n").file("app", 0o755, app);
+        let config = json!({"Cmd": ["/app"], "Env": ["PATH=/bin"], "User": user, "Volumes": {"/data": {}}});
+        stack.image(&format!("app:{version}"), config, vec![dirs, count]);
+    }
+    stack.file("docker-compose.yml", "services:\n  app: {image: \"app:1\"}\n");
+}
+
+const UPGRADE: &str = "simulation: {max_time: 20s}\nfaults:\n  duration: 8s\n  swarm: false\n  upgrades: {app: {image: \"app:2\"}}\n  \
+    schedule:\n    - {at: 1s, fault: upgrade, service: app, duration: 2s}\n    \
+    - {at: 4s, fault: downgrade, service: app, duration: 2s}\n";
+
+#[test]
+fn a_service_is_upgraded_to_another_image_and_back() {
+    let stack = Stack::new("upgrade");
+    versions(&stack);
+    let property = "properties:\n  - {name: no-crash, kind: safety, check: {type: no-crash}}\n";
+    stack.file("bloodhound.yaml", &format!("{UPGRADE}{property}"));
+    let lines = stack.output("app");
+    let begins = |version: &str, user: &str| -> Vec<u64> {
+        let of = lines.iter().filter_map(|line| line.strip_prefix(&format!("{version} begins at ")));
+        let anew = of.filter_map(|rest| rest.strip_suffix(&format!(" as {user}, anew")));
+        anew.filter_map(|n| n.parse().ok()).collect()
+    };
+    // The volume of the image stays although it has no name, and nothing else does.
+    let (first, second) = (begins("1", "0"), begins("2", "1000"));
+    assert!(first.len() == 2 && second.len() == 1, "{lines:?}");
+    assert!(first[0] == 0 && second[0] > 0 && first[1] > second[0], "{lines:?}");
+    assert_eq!(lines.iter().filter(|line| line.ends_with(" ends")).count(), 2, "{lines:?}");
+    // An image that nobody has is told where it is named.
+    stack.file("bloodhound.yaml", &format!("{}{property}", UPGRADE.replace("app:2", "app:9")));
+    let ran = stack.command(&["run", "--offline"]);
+    assert!(ran.code != Some(0) && ran.stderr.contains("bloodhound.yaml:5:27"), "{}", ran.shown());
+}
+
+#[test]
+fn a_finding_of_an_upgrade_is_replayed_with_both_images() {
+    let stack = Stack::new("upgrade-replay");
+    versions(&stack);
+    let never = "properties:\n  - {name: never, kind: liveness, timeout: 1s, check: {type: http, endpoint: 'http://app:9/'}}\n";
+    stack.file("bloodhound.yaml", &format!("{UPGRADE}{never}"));
+    let test = stack.command(&["test", "--seeds", "1", "--out", "out", "--bundle", "--no-shrink"]);
+    assert_eq!(test.code, Some(1), "{}", test.shown());
+    let finding = stack.0.join("out/findings/seed-0-never");
+    let record = std::fs::read_to_string(finding.join("finding.json")).expect("a record");
+    assert!(record.contains("app:1@sha256:") && record.contains("app:2@sha256:"), "{record}");
+    let elsewhere = Stack::new("upgrade-elsewhere");
+    std::fs::remove_file(elsewhere.0.join("bloodhound.yaml")).expect("removed");
+    std::fs::rename(&finding, elsewhere.0.join("finding")).expect("moved");
+    std::fs::remove_dir_all(&stack.0).expect("removed");
+    let replay = elsewhere.command(&["replay", "finding"]);
+    assert_eq!(replay.code, Some(1), "{}", replay.shown());
+    let said = |text: &str| replay.stdout.contains(text);
+    assert!(said("reproduced") && said("app is made of app:2") && said("2 begins at "), "{}", replay.stdout);
+}

@@ -20,6 +20,7 @@ mod resolve;
 mod resources;
 mod service;
 mod shell;
+mod spare;
 mod types;
 
 use std::path::{Path, PathBuf};
@@ -42,6 +43,7 @@ use crate::tree::{self, Entry, Source};
 
 use self::load::{Loader, Project};
 use self::service::{Extension, Inputs};
+use self::spare::Spare;
 
 impl Compose {
     /// Reads a project of one file; see [`Compose::load_files`].
@@ -115,17 +117,16 @@ fn top(ctx: &mut Ctx, project: &Project) -> Option<Compose> {
     let extension = extension.unwrap_or_default();
     let around = service::Around { scopes, volumes: &volume_names, extension: &extension };
     let entries = fields.require(ctx, "services", Ctx::entries)?;
-    let mut services = Vec::new();
-    let mut left_out = Vec::new();
+    let (mut services, mut spare) = (Vec::new(), Vec::new());
     for entry in entries.iter().filter(|entry| !entry.key.starts_with("x-")) {
         if !service_name(ctx, entry) {
             continue;
         }
-        if !active(ctx, entry, variables) {
-            left_out.push(entry.key.clone());
+        if let Some(left_out) = inactive(ctx, entry, variables) {
+            spare.push(Spare::inactive(ctx, entry, around, left_out));
         } else if let Some(service) = service::service(ctx, entry, around, &mut inputs) {
             match service.replicas {
-                0 => left_out.push(service.name),
+                0 => spare.push(Spare::without_replicas(service)),
                 _ => services.push(service),
             }
         }
@@ -147,8 +148,10 @@ fn top(ctx: &mut Ctx, project: &Project) -> Option<Compose> {
         inputs: inputs.files,
         env_file_values: inputs.values,
         idle: Vec::new(),
+        definitions: Vec::new(),
+        spare,
     };
-    resolve::resolve(ctx, &mut compose, &left_out);
+    resolve::resolve(ctx, &mut compose);
     compose.idle = std::mem::take(&mut ctx.idle);
     Some(compose)
 }
@@ -165,18 +168,18 @@ fn service_name(ctx: &mut Ctx, entry: &Entry) -> bool {
     valid
 }
 
-/// Whether a service runs: it has no profiles, or one of them is named by COMPOSE_PROFILES.
-fn active(ctx: &mut Ctx, entry: &Entry, variables: &Variables) -> bool {
-    let tree::Value::Map(fields) = &entry.value.value else { return true };
-    let Some(profiles) = fields.iter().find(|field| field.key == "profiles") else { return true };
+/// A service runs if it has no profiles, or one of them is named by COMPOSE_PROFILES. What is told of one that does not.
+fn inactive(ctx: &mut Ctx, entry: &Entry, variables: &Variables) -> Option<Diagnostic> {
+    let tree::Value::Map(fields) = &entry.value.value else { return None };
+    let profiles = fields.iter().find(|field| field.key == "profiles")?;
     let path = format!("services.{}.profiles", entry.key);
     let names = network::names(ctx, &profiles.value, &path);
     let chosen = variables.get("COMPOSE_PROFILES").map_or("", String::as_str);
     if names.is_empty() || chosen.split(',').any(|p| p == "*" || names.iter().any(|n| n == p.trim())) {
-        return true;
+        return None;
     }
     let message = format!("the service {} is left out: its profile is not active", quoted(&entry.key));
     ctx.warn(Code::NothingToDo, profiles.key_span, message)
         .help(format!("set COMPOSE_PROFILES to {}", listed(&names, "or")));
-    false
+    ctx.diagnostics.last().cloned()
 }

@@ -14,10 +14,11 @@ use super::mounts::MountSource;
 use super::network::{Network, contains, contains6, overlap, overlap6};
 use super::process::HealthcheckSetting;
 use super::resources::all_declared;
-use super::types::{Attachment, Compose, Condition, Dependency, Namespace, NetworkMode, Rootfs};
+use super::spare::Spare;
+use super::types::{Attachment, Compose, Condition, Dependency, Namespace, NetworkMode, Rootfs, Service};
 
-/// Completes and checks a decoded file. `left_out` are services whose profile is not active.
-pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String]) {
+/// Completes and checks a decoded file.
+pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose) {
     attach(ctx, compose);
     subnets(ctx, compose);
     addresses(ctx, compose);
@@ -25,7 +26,7 @@ pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String])
     ports(ctx, compose);
     containers(ctx, compose);
     implied(compose);
-    dependencies(ctx, compose, left_out);
+    dependencies(ctx, compose);
     shared(ctx, compose);
     order(ctx, compose);
     volumes(compose);
@@ -36,7 +37,8 @@ pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String])
 fn volumes(compose: &mut Compose) {
     let backing: BTreeMap<String, MountSource> =
         compose.volumes.iter().filter_map(|v| Some((v.name.clone(), v.backing.clone()?))).collect();
-    for mount in compose.services.iter_mut().flat_map(|service| &mut service.mounts) {
+    let spare = compose.spare.iter_mut().filter_map(Spare::service_mut);
+    for mount in compose.services.iter_mut().chain(spare).flat_map(|service| &mut service.mounts) {
         if let MountSource::Volume(name) = &mount.source
             && let Some(source) = backing.get(name)
         {
@@ -46,15 +48,23 @@ fn volumes(compose: &mut Compose) {
 }
 
 /// Secrets and configurations that services name are declared.
-fn resources(ctx: &mut Ctx, compose: &Compose) {
+fn resources(ctx: &mut Ctx, compose: &mut Compose) {
     let names = |list: &[super::Resource]| list.iter().map(|r| r.name.clone()).collect::<Vec<_>>();
     let (secrets, configs) = (names(&compose.secrets), names(&compose.configs));
     for service in &compose.services {
-        all_declared(ctx, &service.secrets, &secrets, "secrets");
-        all_declared(ctx, &service.configs, &configs, "configs");
-        if let Some(build) = &service.build {
-            all_declared(ctx, &build.secrets, &secrets, "secrets");
-        }
+        resources_of(ctx, service, &secrets, &configs);
+    }
+    for spare in &mut compose.spare {
+        spare.resolve(ctx, &secrets, &configs);
+    }
+}
+
+/// Those that a service names.
+pub(super) fn resources_of(ctx: &mut Ctx, service: &Service, secrets: &[String], configs: &[String]) {
+    all_declared(ctx, &service.secrets, secrets, "secrets");
+    all_declared(ctx, &service.configs, configs, "configs");
+    if let Some(build) = &service.build {
+        all_declared(ctx, &build.secrets, secrets, "secrets");
     }
 }
 
@@ -292,7 +302,8 @@ fn instances(ctx: &mut Ctx, compose: &Compose) {
 }
 
 /// Dependencies exist and can come to hold.
-fn dependencies(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String]) {
+fn dependencies(ctx: &mut Ctx, compose: &mut Compose) {
+    let left_out = compose.spare_names();
     let names: Vec<String> = compose.services.iter().map(|s| s.name.clone()).collect();
     // What an image has is known only when it has been read.
     let may_check = |s: &super::Service| match &s.healthcheck {

@@ -11,10 +11,11 @@ use crate::decode::Located;
 use crate::diagnostic::Place;
 use crate::tree::{Source, Span};
 
-use super::mounts::{Mount, VolumesFrom};
+use super::mounts::{Mount, MountSource, VolumesFrom};
 use super::network::Network;
 use super::process::{Healthcheck, HealthcheckSetting, Hook, Restart, Ulimit, User};
 use super::resources::{Resource, ResourceMount, Volume};
+use super::spare::Spare;
 
 /// A compose project, decoded and checked.
 #[derive(Clone, Debug)]
@@ -43,6 +44,10 @@ pub struct Compose {
     pub env_file_values: Vec<(String, String)>,
     /// Keys that are written and have no effect in a simulation.
     pub idle: Vec<Idle>,
+    /// Services that do not run, but whose definition the configuration takes for another one ([`Compose::define`]).
+    pub definitions: Vec<Service>,
+    /// Others that do not run.
+    pub(crate) spare: Vec<Spare>,
 }
 
 /// A key of a compose file that is accepted and changes nothing.
@@ -60,6 +65,12 @@ impl Compose {
     /// The service of a name.
     pub fn service(&self, name: &str) -> Option<&Service> {
         self.services.iter().find(|service| service.name == name)
+    }
+
+    /// What services mount that mount a volume of a name.
+    pub fn volume_source(&self, name: &str) -> Option<MountSource> {
+        let volume = self.volumes.iter().find(|volume| volume.name == name)?;
+        Some(volume.backing.clone().unwrap_or_else(|| MountSource::Volume(name.to_owned())))
     }
 
     /// The place of something that was decoded, for a message.

@@ -71,6 +71,11 @@ pub(super) static SCHEDULED: Section = Section {
             "whom it hits: a service, with all its replicas, one of them, or a group of `faults.groups`",
         ),
         Key::new("services", SERVICES, "whom it hits, at the same time; for a partition, whom it divides"),
+        Key::new(
+            "volume",
+            ValueKind::Name("volume"),
+            "for faults of disks, in the place of `service`: the volume of the compose file that it hits, in all services that mount it",
+        ),
         Key::new("duration", ValueKind::Duration(Shortest::Zero), "how long it lasts")
             .otherwise("drawn, as configured for the kind"),
         Key::new("partition", ValueKind::Word(Shape::WORDS), "the shape of a partition")
@@ -224,6 +229,8 @@ pub struct ScheduledFault {
     pub to: Vec<Located<String>>,
     /// `drawn`: seed and number.
     pub drawn: Option<(u64, u64)>,
+    /// `volume`.
+    pub volume: Option<Located<String>>,
 }
 
 /// When an entry begins.
@@ -334,6 +341,7 @@ fn scheduled(ctx: &mut Ctx, item: &Settings<'_>) -> Option<ScheduledFault> {
         services,
         groups: groups.unwrap_or_default(),
         drawn,
+        volume: item.get(ctx, "volume"),
     };
     fits(ctx, item, &entry);
     Some(entry)
@@ -392,7 +400,8 @@ fn fits(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault) {
         }
     }
     let whom = if declaration.has_group() { "a group of services" } else { "a service" };
-    if (declaration.has_target() || declaration.has_group() || by_number) && entry.services.is_empty() {
+    let hits_some = declaration.has_target() || declaration.has_group() || by_number;
+    if hits_some && entry.services.is_empty() && entry.volume.is_none() {
         ctx.error(Code::MissingKey, key_span, format!("{name} hits {whom}: which?"))
             .help("write `service: NAME`");
     }
@@ -438,7 +447,7 @@ fn single(ctx: &mut Ctx, item: &Settings<'_>, declaration: &Declaration, key_spa
 }
 
 /// Which keys a kind takes, and why it would not.
-fn allowed(declaration: &Declaration, entry: &ScheduledFault) -> [(&'static str, bool, &'static str); 12] {
+fn allowed(declaration: &Declaration, entry: &ScheduledFault) -> [(&'static str, bool, &'static str); 15] {
     let link = declaration.is_of_links();
     let partition = declaration.kind == Kind::Partition;
     let links = "it is about faults of packets";
@@ -449,6 +458,11 @@ fn allowed(declaration: &Declaration, entry: &ScheduledFault) -> [(&'static str,
     let everywhere = declaration.kind == Kind::LeapSecond;
     let whom = if everywhere { "it comes to all machines" } else { "packets go `from` services `to` others" };
     let grouped = !entry.groups.is_empty();
+    let of_disk = match declaration.kind {
+        Kind::DiskQuota => "a quota is one of a service",
+        _ => "it is about faults of disks",
+    };
+    let alone = entry.volume.is_none() || !declaration.hits_volumes();
     [
         ("duration", link || declaration.has_time() && !late, "it is over at once"),
         ("partition", partition, "it is about partitions"),
@@ -462,6 +476,9 @@ fn allowed(declaration: &Declaration, entry: &ScheduledFault) -> [(&'static str,
         ("services", !link && !everywhere, whom),
         ("drawn", !link && declaration.is_timed(), "all of it is said"),
         ("services", !(partition && grouped), "the groups name them"),
+        ("volume", declaration.hits_volumes(), of_disk),
+        ("service", alone, "the volume is hit wherever it is mounted"),
+        ("services", alone, "the volume is hit wherever it is mounted"),
     ]
 }
 

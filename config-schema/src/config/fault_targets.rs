@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bloodhound_declare::{Syntax, ValueKind};
+use bloodhound_declare::{Key, Section, Syntax, ValueKind};
 use bloodhound_faults::{Kind, NAMES};
 
 use crate::decode::{Ctx, Located};
@@ -13,7 +13,7 @@ use crate::diagnostic::Code;
 use crate::tree::{Node, Value};
 
 use super::properties::SERVICES;
-use super::read::Decode;
+use super::read::{Decode, Settings};
 
 static SERVICE_LIST: ValueKind = SERVICES;
 
@@ -31,15 +31,22 @@ pub(super) const GROUPS: ValueKind = ValueKind::Own(&Syntax {
 /// Services, links or groups by kinds.
 pub(super) const TARGETS: ValueKind = ValueKind::Own(&Syntax {
     name: "FaultTargets",
-    written: "lists by kind, such as `{crash: [kv1, kv2], drop: [[kv1, kv2]]}`",
+    written: "lists by kind, such as `{crash: [kv1, kv2], drop: [[kv1, kv2]], fsync-fail: [{volume: data}]}`",
     plural: "",
     doc: "for kinds of faults, the services or groups that they may hit; for faults of packets the links: each a pair of services or groups, \
-          or one of them with all its links",
+          or one of them with all its links; for faults of disks also volumes",
     schema: r#"{"type": ["object", "null"], "additionalProperties":
         {"type": "array", "minItems": 1, "items": {"anyOf": [{"type": "string", "minLength": 1},
-            {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "string", "minLength": 1}}]}}}"#,
+            {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "string", "minLength": 1}},
+            {"type": "object", "additionalProperties": false, "required": ["volume"], "properties": {"volume": {"type": "string", "minLength": 1}}}]}}}"#,
     uses: &[],
 });
+
+static VOLUME: Section = Section::new(
+    "FaultVolume",
+    "a volume that faults of disks may hit",
+    &[Key::new("volume", ValueKind::Name("volume"), "its name in the compose file").required()],
+);
 
 /// Services that fail together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +64,8 @@ pub struct FaultTargets {
     pub services: Vec<Located<String>>,
     /// Links between two services or groups, in both directions.
     pub links: Vec<(Located<String>, Located<String>)>,
+    /// Volumes, in whichever services mount them.
+    pub volumes: Vec<Located<String>>,
 }
 
 impl FaultTargets {
@@ -99,26 +108,53 @@ pub(super) fn targets(ctx: &mut Ctx, node: &Node, path: &str) -> Option<BTreeMap
         let named = if kind.declaration().is_of_links() {
             links(ctx, &entry.value, &of_kind)
         } else {
-            if names_links(ctx, &entry.value, kind) {
+            if names_others(ctx, &entry.value, kind) {
                 continue;
             }
-            let services = Decode::decode(ctx, &entry.value, &of_kind, &SERVICE_LIST);
-            services.map(|services| FaultTargets { services, links: Vec::new() })
+            match kind.declaration().hits_volumes() {
+                true => disks(ctx, &entry.value, &of_kind),
+                false => {
+                    let services = Decode::decode(ctx, &entry.value, &of_kind, &SERVICE_LIST);
+                    services.map(|services| FaultTargets { services, ..FaultTargets::default() })
+                }
+            }
         };
         targets.insert(kind, named.unwrap_or_default());
     }
     Some(targets)
 }
 
-/// Whether pairs are named, and says that the kind hits no links.
-fn names_links(ctx: &mut Ctx, node: &Node, kind: Kind) -> bool {
+/// Whether links are named, or volumes, and says that the kind hits no such.
+fn names_others(ctx: &mut Ctx, node: &Node, kind: Kind) -> bool {
     let Value::Seq(items) = &node.value else { return false };
     let whom = if kind.declaration().has_group() { "groups" } else { "services" };
-    let pair = items.iter().find(|item| matches!(item.value, Value::Seq(_)));
-    if let Some(pair) = pair {
-        ctx.error(Code::Malformed, pair.span, format!("{kind} hits {whom}, not links"));
+    let other = items.iter().find_map(|item| match item.value {
+        Value::Seq(_) => Some((item, "links")),
+        Value::Map(_) if !kind.declaration().hits_volumes() => Some((item, "volumes")),
+        _ => None,
+    });
+    if let Some((item, what)) = other {
+        ctx.error(Code::Malformed, item.span, format!("{kind} hits {whom}, not {what}"));
     }
-    pair.is_some()
+    other.is_some()
+}
+
+/// The services and volumes of a kind that hits disks.
+fn disks(ctx: &mut Ctx, node: &Node, path: &str) -> Option<FaultTargets> {
+    let mut targets = FaultTargets::default();
+    let items = ctx.list(node, path)?;
+    if items.is_empty() {
+        ctx.error(Code::NothingToDo, node.span, format!("`{path}` must name at least one service or volume"));
+    }
+    for item in items {
+        if let Value::Map(_) = item.value {
+            let Some(volume) = Settings::open(ctx, item, path, &VOLUME) else { continue };
+            targets.volumes.extend(volume.get::<Located<String>>(ctx, "volume"));
+        } else if let Some(name) = ctx.name(item, path) {
+            targets.services.push(ctx.located(name, item.span));
+        }
+    }
+    Some(targets)
 }
 
 /// The links of a kind that hits packets.

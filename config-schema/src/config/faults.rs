@@ -17,6 +17,7 @@ use crate::tree::Value;
 use super::coverage::{SHARE, a_share};
 use super::fault_plan::{self, Budget, DownBudget, ScheduledFault};
 use super::fault_targets::{self, FaultGroup, FaultTargets};
+use super::fault_upgrades::{self, FaultUpgrade, UpgradeTo};
 use super::properties::SERVICES;
 use super::read::{self, Chosen, Settings};
 use super::sections::LONGER_THAN_0;
@@ -69,7 +70,7 @@ pub(super) static FAULTS: Section = Section::new(
         Key::new(
             "targets",
             fault_targets::TARGETS,
-            "which services, links or groups a kind may hit, of those that faults may hit",
+            "which services, links, volumes or groups a kind may hit, of those that faults may hit",
         )
         .otherwise("all of them"),
         Key::new(
@@ -90,6 +91,12 @@ pub(super) static FAULTS: Section = Section::new(
             "services that fail together, by a name of each group: a rack, a zone, those behind a switch",
         )
         .otherwise("all services are one group"),
+        Key::new(
+            "upgrades",
+            fault_upgrades::UPGRADES,
+            "of what `upgrade` makes services: another image, or what the compose file says of another service",
+        )
+        .otherwise("none"),
     ],
 );
 
@@ -196,12 +203,27 @@ pub struct Faults {
     pub targets: BTreeMap<Kind, FaultTargets>,
     /// `groups`, in their order.
     pub groups: Vec<FaultGroup>,
+    /// `upgrades`, in their order.
+    pub upgrades: Vec<FaultUpgrade>,
     /// `schedule`.
     pub schedule: Vec<ScheduledFault>,
     /// Programs ask the name server for other services: `--faults` leaves them as they are set up for the faults of the configuration.
     pub asks_names: bool,
     /// `coverage_threshold`, in thousandths.
     pub coverage_threshold: Option<u32>,
+}
+
+impl Faults {
+    /// The services of the compose file of which others are made by an upgrade.
+    pub(crate) fn definitions(&self) -> Vec<&str> {
+        self.upgrades
+            .iter()
+            .filter_map(|upgrade| match &upgrade.to {
+                UpgradeTo::Service(service) => Some(service.value.as_str()),
+                UpgradeTo::Image(_) => None,
+            })
+            .collect()
+    }
 }
 
 impl Default for Faults {
@@ -239,8 +261,13 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
     let asks_names = Kind::DECLARATIONS.iter().any(|kind| {
         kind.is_of_names() && (spec.is_on(kind.kind) || schedule.iter().any(|entry| entry.kind == kind.kind))
     });
+    let upgrades = settings.own(ctx, "upgrades", fault_upgrades::upgrades).unwrap_or_default();
+    if upgrades.is_empty() {
+        without_upgrades(ctx, &process, &spec);
+    }
     Faults {
         kinds: spec,
+        upgrades,
         asks_names,
         disk: settings_of_disk(ctx, &disk, &process, may_lose_power),
         services: process.get(ctx, "services"),
@@ -310,6 +337,17 @@ fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, preset: Option<Pr
         for key in declaration.keys.iter().filter(|key| key.name != switch.name && !preset_has_it) {
             without_effect(ctx, settings, key.name, switch.name);
         }
+    }
+}
+
+/// Warns about kinds that are on and have nothing to make services of.
+fn without_upgrades(ctx: &mut Ctx, process: &Settings<'_>, spec: &FaultSpec) {
+    let changing = Kind::DECLARATIONS.iter().filter(|kind| kind.changes_versions() && spec.is_on(kind.kind));
+    for switch in changing.filter_map(|kind| kind.switch()) {
+        let Some(entry) = process.entry(switch.name) else { continue };
+        let message = format!("`{}` has no effect without `faults.upgrades`", process.path(switch.name));
+        ctx.warn(Code::NothingToDo, entry.key_span, message)
+            .help("say of what services are made then: `upgrades: {kv: {image: kv:2}}`");
     }
 }
 

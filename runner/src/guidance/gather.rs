@@ -14,7 +14,7 @@ use bloodhound_kernel::watch::Told;
 use bloodhound_net::{DropReason, NodeId, Packet, StateChange};
 use bloodhound_sim::event::{Event, Moment};
 use bloodhound_sim::notice::{CheckResult, Notice, PhaseChange};
-use bloodhound_sim::services::ServiceChange;
+use bloodhound_sim::services::{ServiceChange, Version};
 use bloodhound_workloads::history::{Operation, Outcome};
 
 use super::book::{Aspect, Book, Features};
@@ -320,6 +320,8 @@ impl Gathering {
     fn service(&mut self, at: &Moment, change: &ServiceChange) {
         let Gathering { classes, book, situation, .. } = self;
         let (what, word) = match change {
+            ServiceChange::Remade(Version::First) => ("downgraded", 0),
+            ServiceChange::Remade(Version::Next) => ("upgraded", 0),
             ServiceChange::Started => ("started", 0),
             ServiceChange::Healthy => ("healthy", 0),
             ServiceChange::CheckFailed { .. } => ("check failed", 0),

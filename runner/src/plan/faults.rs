@@ -9,9 +9,9 @@ use bloodhound_faults::{Begins, Disk, Group, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
 use bloodhound_sim::faults::{Down, FaultId, Limits, Planning, Scheduled, ServiceGroup, Trigger, What};
 use bloodhound_sim::scenario::ServiceSpec;
-use bloodhound_vfs::DiskModel;
+use bloodhound_vfs::{DiskModel, Volume};
 
-use super::{Planner, Refusal};
+use super::{Planner, Refusal, volumes};
 
 impl Planner<'_> {
     /// What completes and limits the plans of all seeds.
@@ -37,6 +37,8 @@ impl Planner<'_> {
             schedule: Vec::new(),
             limits,
             groups: groups.collect(),
+            upgrades: self.upgrades(services, refused),
+            volumes: self.volumes(),
             asks_names: faults.asks_names
                 && !faults.kinds.is_on(Kind::DnsFail)
                 && !faults.kinds.is_on(Kind::DnsDelay),
@@ -48,7 +50,7 @@ impl Planner<'_> {
             }
         }
         for entry in &faults.schedule {
-            match self.scheduled(entry, services, &planning.groups) {
+            match self.scheduled(entry, services, &planning) {
                 Ok(entries) => planning.schedule.extend(entries),
                 Err(refusal) => refused.push(refusal),
             }
@@ -94,16 +96,43 @@ impl Planner<'_> {
         if declaration.group == Group::Network {
             nodes = stacks(nodes, services);
         }
-        let may_be_hit =
-            |node: &NodeId| services.iter().any(|service| service.node == *node && service.faulty);
-        if let (false, Some(first)) = (nodes.iter().any(may_be_hit), targets.services.first()) {
+        let volumes: Vec<Volume> =
+            targets.volumes.iter().filter_map(|name| volumes::number(&planning.volumes, name)).collect();
+        let of_volumes = volumes.iter().flat_map(|volume| mounting(planning, *volume));
+        let first = targets.services.first().or(targets.volumes.first());
+        let any = nodes.iter().copied().chain(of_volumes).any(|node| may_be_hit(node, services));
+        if let (false, Some(first)) = (any, first) {
             let text = format!(
                 "`faults.targets.{kind}` names no service that faults may hit: see `faults.process.services`"
             );
             return Err(Refusal::from(text).at(first.place(&self.project.config.source)));
         }
-        planning.only.insert(kind, nodes);
+        if volumes.is_empty() || !nodes.is_empty() {
+            planning.only.insert(kind, nodes);
+        }
+        if !volumes.is_empty() {
+            planning.only_volumes.insert(kind, volumes);
+        }
         Ok(())
+    }
+
+    /// The number of the volume that an entry of the schedule names, and the service that stands for it: the first one that mounts it and that faults may hit.
+    fn on_volume(
+        &self,
+        entry: &ScheduledFault,
+        services: &[ServiceSpec],
+        planning: &Planning,
+    ) -> Result<Option<(Volume, NodeId)>, Refusal> {
+        let Some(name) = &entry.volume else { return Ok(None) };
+        let volume = volumes::number(&planning.volumes, name);
+        let mut nodes = volume.into_iter().flat_map(|volume| mounting(planning, volume));
+        match (volume, nodes.find(|node| may_be_hit(*node, services))) {
+            (Some(volume), Some(node)) => Ok(Some((volume, node))),
+            _ => {
+                let text = format!("no service that faults may hit mounts the volume `{}`", name.value);
+                Err(Refusal::from(text).at(name.place(self.schedule_source())))
+            }
+        }
     }
 
     /// An entry of the schedule: one for each node, if its kind hits single nodes.
@@ -111,9 +140,10 @@ impl Planner<'_> {
         &self,
         entry: &ScheduledFault,
         services: &[ServiceSpec],
-        groups_named: &[ServiceGroup],
+        planning: &Planning,
     ) -> Result<Vec<Scheduled>, Refusal> {
         let trigger = self.trigger(&entry.trigger)?;
+        let volume = self.on_volume(entry, services, planning)?;
         let by_node = entry.kind.declaration().has_target();
         let stacks = |names: &[Located<String>]| stacks(self.nodes_named(names), services);
         // What happens to packets happens to those who have a network stack of their own.
@@ -122,7 +152,11 @@ impl Planner<'_> {
         let of_node = has_group
             || by_number && entry.kind.declaration().is_asked()
             || by_node && entry.kind.declaration().group != Group::Network;
-        let nodes = if of_node { self.nodes_named(&entry.services) } else { stacks(&entry.services) };
+        let nodes = match volume {
+            Some((_, node)) => vec![node],
+            None if of_node => self.nodes_named(&entry.services),
+            None => stacks(&entry.services),
+        };
         let all: Vec<NodeId> =
             services.iter().filter(|s| s.faulty && s.sharing.net.is_none()).map(|s| s.node).collect();
         let mut groups: Vec<Vec<NodeId>> = entry.groups.iter().map(|group| stacks(group)).collect();
@@ -144,7 +178,7 @@ impl Planner<'_> {
         } else if let Some(cut) = cut(entry.shape, &groups, &all) {
             What::Cut(cut)
         } else if let Some((seed, nth)) = entry.drawn {
-            let of_group = groups_named.iter().position(|group| has_group && group.nodes == nodes);
+            let of_group = planning.groups.iter().position(|group| has_group && group.nodes == nodes);
             // Entries that were written themselves have no group in their names.
             let was_written = FaultId { kind: entry.kind, target: 0, nth }.is_written();
             let target = match of_group {
@@ -164,6 +198,7 @@ impl Planner<'_> {
             nodes,
             what: what.clone(),
             duration: entry.duration_ns,
+            volume: volume.map(|(volume, _)| volume),
             most: entry.time_ns.filter(|_| by_number || entry.kind.declaration().begins == Begins::Standing),
         };
         Ok(if by_node { nodes.into_iter().map(|node| one(vec![node])).collect() } else { vec![one(nodes)] })
@@ -224,6 +259,17 @@ impl Planner<'_> {
         }
         nodes
     }
+}
+
+/// Whether faults may hit a service.
+fn may_be_hit(node: NodeId, services: &[ServiceSpec]) -> bool {
+    services.iter().any(|service| service.node == node && service.faulty)
+}
+
+/// The services that mount a volume.
+fn mounting(planning: &Planning, volume: Volume) -> impl Iterator<Item = NodeId> + '_ {
+    let places = planning.volumes.get(volume.0 as usize).map_or(&[][..], |volume| &volume.places);
+    places.iter().map(|(node, _)| *node)
 }
 
 /// The nodes whose network stacks these use.

@@ -13,6 +13,7 @@ use bloodhound_vfs::host::HostBase;
 
 use super::build;
 use super::image_tree::Tree;
+use super::upgrades::Next;
 use super::{Pieces, Refusal};
 
 /// What programs can be run.
@@ -72,15 +73,18 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Finds them and adds them to the base layer. Of one that cannot be had nothing is known.
+    /// Finds them and adds them to the base layer, with those of upgrades. Of one that cannot be had nothing is known.
     pub(super) fn find(
-        compose: &Compose,
+        (compose, next): (&Compose, &BTreeMap<String, Next>),
         base: &HostBase,
         finder: &Finder<'_>,
         refused: &mut Vec<Refusal>,
     ) -> Images {
         let mut images = Images::default();
-        for service in compose.services.iter().filter(|service| service.rootfs == Rootfs::Image) {
+        let running = compose.services.iter().map(|service| (service, None));
+        let upgraded = next.values().map(|next| (&next.service, Some(&next.place)));
+        let services = || running.clone().chain(upgraded.clone());
+        for (service, place) in services().filter(|(service, _)| service.rootfs == Rootfs::Image) {
             let mut pieces = Pieces::new(compose, service, refused);
             pieces.keep("platform", platform(service));
             let name = reference(service);
@@ -88,15 +92,15 @@ impl Images {
                 continue;
             }
             let key = if service.image.is_some() { "image" } else { "build" };
-            let missing = |text: String| Refusal { missing: true, ..text.into() };
-            let image = find(finder, service, &name).map_err(missing);
-            let found = match pieces.keep(key, image).flatten() {
-                Some(image) => Found::new(base, &name, image),
-                None => Found::unknown(),
-            };
+            let place = place.cloned().unwrap_or_else(|| compose.key_place(service, key));
+            let image = find(finder, service, &name).unwrap_or_else(|text| {
+                pieces.refuse(place, Refusal { missing: true, ..text.into() });
+                None
+            });
+            let found = image.map_or_else(Found::unknown, |image| Found::new(base, &name, image));
             images.found.insert(name, found);
         }
-        for service in &compose.services {
+        for (service, _) in services() {
             for mount in &service.mounts {
                 let MountSource::Image(source) = &mount.source else { continue };
                 if images.found.contains_key(&source.value) {

@@ -34,7 +34,7 @@ impl Placed {
 }
 
 /// A path in a container without slashes at its end.
-fn trimmed(path: &str) -> &str {
+pub(super) fn trimmed(path: &str) -> &str {
     let trimmed = path.trim_end_matches('/');
     if trimmed.is_empty() { "/" } else { trimmed }
 }
@@ -113,18 +113,33 @@ impl Planner<'_> {
         for (service, name) in self.instances() {
             let Sharing { net, pids, ipc, .. } = self.namespaces(service, &name);
             let joins = [("network", net), ("pid", pids), ("ipc", ipc)];
-            let mounted = |placed: &Placed| {
-                Some(Mounted { source: placed.source()?, read_only: placed.mount.read_only })
-            };
             members.push(Member {
                 node: self.ids[&name],
                 machine: service.machine.as_ref().map(|machine| machine.value.clone()),
                 joins: joins.into_iter().filter_map(|(what, other)| Some((what, other?))).collect(),
-                mounts: self.placed(service, &name).iter().filter_map(mounted).collect(),
+                mounts: self.mounted(service, &name),
                 name,
             });
         }
         self.machines = Machines::new(&members);
+    }
+
+    /// What an instance mounts of what others could mount too. Where it can be upgraded, its volumes and directories are shared by what it is made of before and after.
+    fn mounted(&self, service: &Service, name: &str) -> Vec<Mounted> {
+        let mounted =
+            |placed: &Placed| Some(Mounted { source: placed.source()?, read_only: placed.mount.read_only });
+        let own: Vec<Mounted> = self.placed(service, name).iter().filter_map(mounted).collect();
+        let Some(next) = self.next.get(&service.name) else { return own };
+        let mut all = own;
+        all.extend(self.placed(&next.service, name).iter().filter_map(mounted));
+        // A volume that is only read has what the first image had there.
+        for mount in all.iter_mut().filter(|mount| matches!(mount.source, Source::Volume(_))) {
+            mount.read_only = false;
+        }
+        // One that only one of the two has is there twice all the same.
+        let twice = all.clone();
+        all.extend(twice);
+        all
     }
 
     /// With whom an instance shares namespaces.
@@ -222,7 +237,9 @@ impl Planner<'_> {
     fn nth_mount(&self, placed: &Placed) -> u32 {
         let mut of = self.instances().into_iter().filter(|(_, name)| *name == placed.owner);
         let place = of.next().and_then(|(service, _)| {
-            self.own_mounts(service).iter().position(|mount| mount.target == placed.mount.target)
+            let next = self.next.get(&service.name).map(|next| self.own_mounts(&next.service));
+            let mut all = self.own_mounts(service).into_iter().chain(next.into_iter().flatten());
+            all.position(|mount| mount.target == placed.mount.target && mount.source == placed.mount.source)
         });
         place.unwrap_or(0) as u32
     }

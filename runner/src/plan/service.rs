@@ -6,14 +6,35 @@ use std::path::PathBuf;
 
 use bloodhound_config::compose::{Condition as Depends, Restart, Rootfs, Service};
 use bloodhound_images::ImageConfig;
+use bloodhound_kernel::exec::Program;
 use bloodhound_sim::scenario::*;
-use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::Allow;
+use bloodhound_vfs::{MountSpec, TreeId};
 
 use super::process::Process;
 use super::{Pieces, Planner, Refusal};
 use crate::host;
 use crate::users::Users;
+
+/// Of what a container is made, whatever its place in the stack is.
+pub(super) struct Made {
+    program: Program,
+    root: Option<TreeId>,
+    mounts: Vec<(Vec<u8>, MountSpec)>,
+    health: Option<HealthSpec>,
+    hooks: Hooks,
+    restart: RestartPolicy,
+    stdin: Input,
+    runtime: Runtime,
+}
+
+impl Made {
+    /// The container with the place of another one.
+    pub(super) fn in_place_of(self, other: &ServiceSpec) -> ServiceSpec {
+        let Made { program, root, mounts, health, hooks, restart, stdin, runtime } = self;
+        ServiceSpec { program, root, mounts, health, hooks, restart, stdin, runtime, ..other.clone() }
+    }
+}
 
 impl Planner<'_> {
     pub(super) fn services(&self, refused: &mut Vec<Refusal>) -> Vec<ServiceSpec> {
@@ -25,26 +46,51 @@ impl Planner<'_> {
     fn service(&self, service: &Service, name: &str, refused: &mut Vec<Refusal>) -> Option<ServiceSpec> {
         let faulty = self.project.config.faults.services.as_ref();
         let faulty = faulty.is_none_or(|list| list.iter().any(|l| l.value == service.name));
-        let mut pieces = Pieces::new(&self.project.compose, service, refused);
-        let id = self.ids[name];
         let hostname = service.hostname.clone().unwrap_or_else(|| name.to_string());
-        let (root, config) = pieces.keep("x-bloodhound", self.root(service))?;
-        let users = root.map_or_else(Users::unknown, |root| Users::read(self.base, root));
-        let mounts = self.mounts(service, name, &mut pieces);
-        let runtime = self.runtime(service, config.stop_signal.as_deref(), &mut pieces);
-        let process = Process::new(service, &hostname, &config, &users)
-            .map_err(|(key, text)| pieces.keep::<()>(key, Err(text)))
-            .ok()?;
+        let made = self.made_of(service, (name, &hostname), refused)?;
         let mut spec = ServiceSpec {
-            node: id,
+            node: self.ids[name],
             name: name.to_string(),
             hostname,
             addresses: self.addresses_of(name),
             hosts: self.names_for(service),
+            program: made.program,
+            root: made.root,
+            mounts: made.mounts,
+            depends_on: self.dependencies(service),
+            health: made.health,
+            hooks: made.hooks,
+            published: Default::default(),
+            restart: made.restart,
+            stdin: made.stdin,
+            faulty,
+            sharing: self.sharing(service, name),
+            runtime: made.runtime,
+            resolver: ResolverSpec { search: service.dns_search.clone(), options: service.dns_opt.clone() },
+        };
+        self.collect(service, &mut spec);
+        Some(spec)
+    }
+
+    /// Of what a container is made by the definition of a service; the container's name and host name are given.
+    pub(super) fn made_of(
+        &self,
+        service: &Service,
+        (name, hostname): (&str, &str),
+        refused: &mut Vec<Refusal>,
+    ) -> Option<Made> {
+        let mut pieces = Pieces::new(&self.project.compose, service, refused);
+        let (root, config) = pieces.keep("x-bloodhound", self.root(service))?;
+        let users = root.map_or_else(Users::unknown, |root| Users::read(self.base, root));
+        let mounts = self.mounts(service, name, &mut pieces);
+        let runtime = self.runtime(service, config.stop_signal.as_deref(), &mut pieces);
+        let process = Process::new(service, hostname, &config, &users)
+            .map_err(|(key, text)| pieces.keep::<()>(key, Err(text)))
+            .ok()?;
+        Some(Made {
             program: process.command(),
             root,
             mounts,
-            depends_on: self.dependencies(service),
             health: process.health.as_ref().map(|(check, argv)| HealthSpec {
                 program: process.program(argv),
                 interval: check.interval_ns,
@@ -54,7 +100,6 @@ impl Planner<'_> {
                 start_period: check.start_period_ns,
             }),
             hooks: process.hooks.clone(),
-            published: Default::default(),
             restart: match service.restart {
                 Restart::No => RestartPolicy::No,
                 Restart::Always | Restart::UnlessStopped => RestartPolicy::Always,
@@ -62,13 +107,8 @@ impl Planner<'_> {
             },
             // An engine gives /dev/null without them. Nobody is attached to the other end of a terminal.
             stdin: if service.tty || service.stdin_open { Input::Silent } else { Input::Empty },
-            faulty,
-            sharing: self.sharing(service, name),
             runtime,
-            resolver: ResolverSpec { search: service.dns_search.clone(), options: service.dns_opt.clone() },
-        };
-        self.collect(service, &mut spec);
-        Some(spec)
+        })
     }
 
     /// The tree below its root file system, and what its image says; nothing without an image.

@@ -473,6 +473,29 @@ pub const CASES: &[Case] = &[
         Program::Lives,
         "schedule: [{at: 200ms, fault: replace, service: one, duration: 300ms}]",
         &["the machine of one is lost, one with an empty disk takes its place after 300 ms", "one started"],
-        &["life 1", "life 1"],
+        &["life 1", "root new", "life 1"],
+    ),
+    case(
+        "upgrade",
+        Program::Lives,
+        "groups: {rack: [one]}, upgrades: {one: {service: next}}, \
+         schedule: [{at: 200ms, fault: upgrade, service: rack, duration: 1s}]",
+        &["upgrade of rack [one], ", "one ended: exit code 0", "one is made of next", "one started"],
+        &["version first", "life 1", "life asked", "version next", "root new", "life 2", "unsynced kept"],
+    ),
+    case(
+        "downgrade",
+        Program::Lives,
+        "groups: {rack: [one]}, upgrades: {one: {service: next}}, \
+         schedule: [{at: 100ms, fault: upgrade, service: rack, duration: 600ms}, \
+         {at: 900ms, fault: downgrade, service: rack, duration: 800ms}]",
+        &[
+            "one is made of next",
+            "downgrade of rack [one], ",
+            "one ended: exit code 0",
+            "one is made of what it began with",
+            "one started",
+        ],
+        &["version next", "life 2", "life asked", "version first", "root new", "life 3", "unsynced kept"],
     ),
 ];

@@ -1,5 +1,5 @@
-// A service with a second thread and a worker, which tells how often it was started, what its files kept, whether it was asked to end, and
-// when its threads did not run in time.
+// A service with a second thread and a worker, which tells of which version it is, whether its root file system is new, how often it was started, what
+// its files kept, whether it was asked to end, and when its threads did not run in time.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -110,9 +110,20 @@ static long long work(void) {
     return clock_ns() - begin;
 }
 
-int main(void) {
+// Whether its root file system is another one than that of its last life.
+static void look_at_root(void) {
+    const char *mark = "/var/tmp/mark";
+    int is_new = access(mark, F_OK) != 0, fd = open(mark, O_WRONLY | O_CREAT, 0644);
+    if (fd < 0) exit(1);
+    close(fd);
+    tell("root", is_new ? "new" : "kept");
+}
+
+int main(int argc, char **argv) {
     char life[16];
     signal(SIGTERM, asked);
+    tell("version", argc > 1 ? argv[1] : "first");
+    look_at_root();
     int count = lives();
     snprintf(life, sizeof life, "%d", count);
     tell("life", life);

@@ -127,12 +127,8 @@ kinds! { $
             keys: &[
                 probability("partition_probability", "", "a partition begins"),
                 range("partition_duration_ms", "[1000, 10000]", "how long a partition lasts"),
-                Key::new(
-                    "partition_kinds",
-                    ValueKind::NonEmpty(&ValueKind::Word(Shape::WORDS), "name at least one kind"),
-                    "which shapes a partition may take",
-                )
-                .otherwise("all but `link`"),
+                Key::new("partition_kinds", ValueKind::NonEmpty(&ValueKind::Word(Shape::WORDS), "name at least one kind"), "which shapes a partition may take")
+                    .otherwise("all but `link`"),
             ],
             does: "some nodes cannot reach some others, for `partition_duration_ms`",
         }
@@ -164,16 +160,8 @@ kinds! { $
             group: Group::Process,
             begins: Begins::ByMachine,
             keys: &[
-                probability(
-                    "power_failure_probability",
-                    "machine",
-                    "the machine loses its power: memory is gone, and what was not synced may be",
-                ),
-                range(
-                    "power_restart_ms",
-                    "[500, 5000]",
-                    "how long a machine stays without power before its services are started again",
-                ),
+                probability("power_failure_probability", "machine", "the machine loses its power: memory is gone, and what was not synced may be"),
+                range("power_restart_ms", "[500, 5000]", "how long a machine stays without power before its services are started again"),
             ],
             does: "a machine with all its services is gone at once, nobody is told; its disk keeps what was synced and, of the rest, what `disk.model` may; its services start again after `power_restart_ms`",
         }
@@ -420,7 +408,7 @@ kinds! { $
             does: "the services of a group of `groups` reach each other but no other services, and are reached by none, for `group_partition_duration_ms`",
         }
         /// The services of a group are restarted one after the other.
-        RollingRestart in rolling_restart {
+        RollingRestart in rollout {
             name: "rolling-restart",
             group: Group::Process,
             begins: Begins::ByGroup,
@@ -441,6 +429,30 @@ kinds! { $
                 range("replace_restart_ms", "[1000, 10000]", "how long until that one starts the services"),
             ],
             does: "a machine is gone with all that is on its disk, nobody is told; one with its names and addresses and an empty disk takes its place: its services start after `replace_restart_ms` with new root file systems and empty volumes",
+        }
+        /// The services of a group are made of another image, one after the other.
+        Upgrade in rollout {
+            name: "upgrade",
+            group: Group::Process,
+            begins: Begins::ByGroup,
+            keys: &[
+                probability("upgrade_probability", "group", "the services of the group are stopped and made of what `upgrades` names, one after the other"),
+                range("upgrade_pause_ms", "[200, 2000]", "from when a service is ready again until the next one is stopped"),
+                range("upgrade_ms", "[10000, 30000]", "how long all of it may take: services whose turn has not come by then stay as they are"),
+            ],
+            does: "the services of a group of `groups` are stopped one after the other and started from another image, or other definition, that `upgrades` names: volumes stay, root file systems are new; each has its turn `upgrade_pause_ms` after the one before is ready again, within `upgrade_ms`",
+        }
+        /// The services of a group are made of their first image again, one after the other.
+        Downgrade in rollout {
+            name: "downgrade",
+            group: Group::Process,
+            begins: Begins::ByGroup,
+            keys: &[
+                probability("downgrade_probability", "group", "those services of the group that were upgraded are made of what they began with, one after the other"),
+                range("downgrade_pause_ms", "[200, 2000]", "from when a service is ready again until the next one is stopped"),
+                range("downgrade_ms", "[10000, 30000]", "how long all of it may take: services whose turn has not come by then stay as they are"),
+            ],
+            does: "the services of a group of `groups` that an `upgrade` has changed go back to what they began with, one after the other, as they were upgraded; their volumes have what the later version wrote there",
         }
     }
     asked {

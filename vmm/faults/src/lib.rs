@@ -159,6 +159,16 @@ impl Declaration {
         self.begins == Begins::Link && !self.is_of_names()
     }
 
+    /// Whether its faults can be on one volume alone. A quota is one of a service.
+    pub fn hits_volumes(&self) -> bool {
+        self.group == Group::Disk && self.kind != Kind::DiskQuota
+    }
+
+    /// Whether it changes of what services are made, as `faults.upgrades` says.
+    pub fn changes_versions(&self) -> bool {
+        matches!(self.kind, Kind::Upgrade | Kind::Downgrade)
+    }
+
     /// Whether one of its faults lasts until the heal if its time is 0.
     pub fn lasts_without_time(&self) -> bool {
         matches!(self.kind, Kind::ClockJump | Kind::ClockDrift | Kind::ClockSkew)

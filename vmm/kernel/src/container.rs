@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::consts as c;
 use bloodhound_net::{NodeId, Stack};
-use bloodhound_vfs::{BaseFs, MountNs, Trouble};
+use bloodhound_vfs::{BaseFs, Fill, MountNs, RootSpec};
 
 use crate::ctx::Outside;
 use crate::hazards::Hazards;
@@ -267,15 +267,28 @@ impl Node {
         container.written.clear();
         self.vfs.enter_namespace(mounts);
         // An engine makes the container, and waits until it can.
-        let trouble = self.vfs.trouble();
-        self.vfs.set_trouble(Trouble::default());
-        let renewed = if self.containers.len() == 1 {
-            self.vfs.restart(base)
-        } else {
-            self.vfs.restart_namespace(base)
-        };
-        self.vfs.set_trouble(trouble);
-        renewed
+        let alone = self.containers.len() == 1;
+        self.vfs.without_trouble(|vfs| if alone { vfs.restart(base) } else { vfs.restart_namespace(base) })
+    }
+
+    /// [`Node::renew_container`], of a container that is made of something else now: another root file system, what `fill` puts there, and other settings. File
+    /// systems that several mounts can show stay ([`Vfs::make_anew`]).
+    ///
+    /// # Errors
+    /// What the base layer reports, and `fill`.
+    pub fn remake_container(
+        &mut self,
+        id: ContainerId,
+        (stack, settings): (Stack, Settings),
+        base: &mut dyn BaseFs,
+        (root, fill): (RootSpec, Fill<'_>),
+    ) -> Result<(), bloodhound_abi::Errno> {
+        self.renew_container(id, stack, base)?;
+        let container = self.container_mut(id);
+        container.settings = Arc::new(settings);
+        let mounts = container.mounts;
+        self.vfs.enter_namespace(mounts);
+        self.vfs.make_anew(root, base, fill)
     }
 }
 

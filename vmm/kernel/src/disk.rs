@@ -22,7 +22,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_faults::Kind;
 use bloodhound_persistent::{Map, Set};
-use bloodhound_vfs::{Block, Ino, PAGE};
+use bloodhound_vfs::{Block, Ino, PAGE, Volume};
 
 use crate::buffers::Buffers;
 use crate::ctx::Ctx;
@@ -46,6 +46,8 @@ pub struct Broken {
     unwritten: Map<Ino, u32>,
     /// How long a call waits for the disk, ns.
     slow_ns: u64,
+    /// The same for volumes that are slow alone.
+    slow_volumes: Map<Volume, u64>,
     /// Pages that were read or written since the disk became slow. What was in the page cache by then is taken to have been dropped, as
     /// Linux may drop any clean page at any time.
     cached: Set<(Ino, u64)>,
@@ -55,22 +57,42 @@ impl Broken {
     /// The disk is whole again. What was not written stays so, and whoever has not been told of it will be.
     pub fn heal(&mut self) {
         self.cut = Set::new();
-        self.set_slow(0);
+        self.end_slowness();
     }
 
-    /// From now on calls that wait for the disk wait so much longer, ns.
-    pub fn set_slow(&mut self, ns: u64) {
-        (self.slow_ns, self.cached) = (ns, Set::new());
+    /// Nothing is slow any more.
+    pub(crate) fn end_slowness(&mut self) {
+        (self.slow_ns, self.slow_volumes, self.cached) = (0, Map::new(), Set::new());
     }
 
-    /// How much longer calls wait for the disk, ns.
-    pub fn slow_ns(&self) -> u64 {
-        self.slow_ns
+    /// From now on calls that wait for the disk, or for a volume alone, wait so much longer, ns.
+    pub fn set_slow(&mut self, volume: Option<Volume>, ns: u64) {
+        match volume {
+            None => self.slow_ns = ns,
+            Some(volume) if ns > 0 => drop(self.slow_volumes.insert(volume, ns)),
+            Some(volume) => drop(self.slow_volumes.remove(&volume)),
+        }
+        self.cached = Set::new();
+    }
+
+    /// How much longer calls wait for the disk, or for a volume alone, ns.
+    pub fn slow_ns(&self, volume: Option<Volume>) -> u64 {
+        volume.map_or(self.slow_ns, |volume| self.slow_volumes.get(&volume).copied().unwrap_or_default())
+    }
+
+    /// What is slow is as slow as it was.
+    pub(crate) fn stay_slow(&mut self, before: &Broken) {
+        (self.slow_ns, self.slow_volumes) = (before.slow_ns, before.slow_volumes.clone());
+    }
+
+    /// Whether anything is slow.
+    fn is_slow(&self) -> bool {
+        self.slow_ns > 0 || !self.slow_volumes.is_empty()
     }
 
     /// What can be read of a file without the disk: bytes that were read or written. Nobody asks as long as the disk is fast.
     pub(crate) fn keep_cached(&mut self, ino: Ino, from: u64, len: u64) {
-        if self.slow_ns > 0 && len > 0 {
+        if self.is_slow() && len > 0 {
             for page in from / PAGE..(from + len).div_ceil(PAGE) {
                 self.cached.insert((ino, page));
             }
@@ -131,6 +153,12 @@ impl Node {
         self.injected.push(Injected { at, kind, container, pid, comm, call: "page fault", path, shown });
     }
 
+    /// How much longer a call waits for the disk of a file, ns.
+    fn slowness(&self, ino: Ino) -> u64 {
+        let volume = self.vfs.volume_of(ino).map_or(0, |volume| self.broken.slow_ns(Some(volume)));
+        self.broken.slow_ns.max(volume)
+    }
+
     /// Notes that data of a file did not reach the disk.
     fn not_written(&mut self, ino: Ino) {
         self.vfs.sync_failed(ino);
@@ -159,8 +187,8 @@ impl Ctx<'_> {
         // How many boundaries lie within what is written.
         let cuts = (start + len).saturating_sub(1) / unit - start / unit;
         // All kinds are asked before one of them acts: the choices of none depend on what another one does.
-        let fails = self.hazard(Kind::WriteFail);
-        let partial = if cuts > 0 { self.hazard_with(Kind::PartialWrite) } else { None };
+        let fails = self.hazard_on(Kind::WriteFail, ino).is_some();
+        let partial = if cuts > 0 { self.hazard_on(Kind::PartialWrite, ino) } else { None };
         if self.node.broken.cut.remove(&ino) {
             return Err(Errno::EIO.into());
         }
@@ -187,8 +215,8 @@ impl Ctx<'_> {
             && self.node.vfs.is_on_disk(ino)
         {
             // Both are asked before one of them acts.
-            let (fails, lies) = (self.hazard(Kind::ReadFail), self.hazard_with(Kind::ReadCorrupt));
-            if fails {
+            let (fails, lies) = (self.hazard_on(Kind::ReadFail, ino), self.hazard_on(Kind::ReadCorrupt, ino));
+            if fails.is_some() {
                 self.met(Kind::ReadFail, Some(ino), "EIO");
                 return Err(Errno::EIO.into());
             }
@@ -250,10 +278,16 @@ impl Ctx<'_> {
     /// Whether the disk writes a block of a file to the place of another one when the file is synced: which block, and where it goes. Never if nothing is to be
     /// written, or nothing else is on the disk.
     fn goes_astray(&mut self, ino: Ino) -> Option<(u64, Block)> {
-        let nth = if self.is_hit(ino) { self.hazard_with(Kind::Misdirected)? } else { return None };
+        let nth = if self.is_hit(ino) { self.hazard_on(Kind::Misdirected, ino)? } else { return None };
         let blocks = self.node.vfs.blocks_to_write(ino);
         let block = *self.one_of(nth, "block", &blocks)?;
-        let places = self.node.vfs.places_on_disk((ino, block));
+        // What is about a volume stays within it.
+        let volume = self
+            .node
+            .vfs
+            .volume_of(ino)
+            .filter(|_| self.container().hazards.is_of_volumes(Kind::Misdirected));
+        let places = self.node.vfs.places_on_disk((ino, block), volume);
         Some((block, *self.one_of(nth, "place", &places)?))
     }
 
@@ -301,7 +335,7 @@ impl Ctx<'_> {
 
     /// Whether an operation on a regular file that lies on a disk meets a fault of a kind.
     fn hazard_of_file(&mut self, kind: Kind, ino: Ino) -> bool {
-        self.is_hit(ino) && self.hazard(kind)
+        self.is_hit(ino) && self.hazard_on(kind, ino).is_some()
     }
 
     /// Whether faults are in force, and a file is one that they hit.
@@ -360,7 +394,7 @@ impl Ctx<'_> {
         to: &Buffers,
         at_once: bool,
     ) -> SysResult<()> {
-        if self.node.broken.slow_ns == 0 && self.resumed.is_none() {
+        if !self.node.broken.is_slow() && self.resumed.is_none() {
             return Ok(());
         }
         let File { kind: FileKind::Regular(ino), flags, offset, .. } = self.node.files[id] else {
@@ -376,11 +410,15 @@ impl Ctx<'_> {
         if there == 0 || !self.node.vfs.is_on_disk(ino) {
             return Ok(());
         }
+        let is_slow = self.node.slowness(ino) > 0;
+        if !is_slow && self.resumed.is_none() {
+            return Ok(());
+        }
         let pages = offset / PAGE..(offset + there).div_ceil(PAGE);
         if self.resumed.is_none() && !direct && !self.node.broken.is_uncached(ino, pages.clone()) {
             return Ok(());
         }
-        if at_once && self.node.broken.slow_ns > 0 {
+        if at_once && is_slow {
             let first = pages.start..pages.start + 1;
             return if direct || self.node.broken.is_uncached(ino, first) {
                 Err(Errno::EAGAIN.into())
@@ -397,7 +435,7 @@ impl Ctx<'_> {
 
     /// Sleeps as long as a slow disk takes. "Uninterruptible (disk) sleep" (ps(1)): only what ends the process ends it.
     pub(crate) fn wait_for_disk(&mut self, ino: Ino) -> SysResult<()> {
-        if self.node.broken.slow_ns == 0 && self.resumed.is_none() {
+        if !self.node.broken.is_slow() && self.resumed.is_none() {
             return Ok(());
         }
         match &self.resumed {
@@ -407,9 +445,9 @@ impl Ctx<'_> {
             }
             Some(_) if self.timed_out() => Ok(()),
             Some(_) => self.sleep_on().unwrap_or(Ok(())),
-            None if !self.node.vfs.is_on_disk(ino) => Ok(()),
+            None if !self.node.vfs.is_on_disk(ino) || self.node.slowness(ino) == 0 => Ok(()),
             None => {
-                let end = self.now().after(self.node.broken.slow_ns);
+                let end = self.now().after(self.node.slowness(ino));
                 Err(Wait::until(Some(end)).restart(Restart::Killable).into())
             }
         }

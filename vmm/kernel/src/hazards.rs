@@ -15,7 +15,7 @@ use bloodhound_abi::call::Call;
 use bloodhound_decisions::{Site, Word};
 use bloodhound_faults::{Group, Kind};
 use bloodhound_net::NodeId;
-use bloodhound_vfs::Ino;
+use bloodhound_vfs::{Ino, Volume};
 
 use crate::ctx::Ctx;
 use crate::ids::Pid;
@@ -27,11 +27,42 @@ pub type Rates = BTreeMap<Kind, u32>;
 /// Operations that are hit whatever the rate: by kind, their numbers among those of the container that were asked about, from 1.
 pub type Named = BTreeMap<Kind, BTreeSet<u64>>;
 
+/// How faults of disks are about volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfVolumes {
+    /// The only volumes on whose files a kind is met, by rate and by number.
+    pub only: BTreeMap<Kind, BTreeSet<Volume>>,
+    /// Operations that are hit whatever the rate: by kind and volume, their numbers among those on the volume's files, from 1.
+    pub named: BTreeMap<(Kind, Volume), BTreeSet<u64>>,
+}
+
+impl OfVolumes {
+    /// Whether no fault is about a volume.
+    pub fn is_empty(&self) -> bool {
+        self.only.is_empty() && self.named.is_empty()
+    }
+
+    /// Whether operations of a kind are named.
+    fn names(&self, kind: Kind) -> bool {
+        self.named.keys().any(|(named, _)| *named == kind)
+    }
+}
+
 /// What is in force in a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct InForce {
     rates: Arc<Rates>,
     named: Arc<Named>,
+    volumes: Arc<OfVolumes>,
+}
+
+impl InForce {
+    /// Whether the operation of a number among those on a volume's files is one that is named.
+    fn names(&self, kind: Kind, of_volume: Option<(Volume, u64)>) -> bool {
+        of_volume.is_some_and(|(volume, number)| {
+            self.volumes.named.get(&(kind, volume)).is_some_and(|named| named.contains(&number))
+        })
+    }
 }
 
 /// How often operations of a container's programs meet faults.
@@ -43,18 +74,27 @@ pub struct Hazards {
     pub asked: BTreeMap<Kind, u64>,
     /// Those of them that met a fault, by their numbers from 1.
     pub met: BTreeMap<Kind, Vec<u64>>,
+    /// Operations on files of a volume that were asked about because some of them are named, by kind and volume.
+    of_volumes: BTreeMap<(Kind, Volume), u64>,
 }
 
 impl Hazards {
     /// Puts rates in force, or none.
     pub fn set(&mut self, rates: &Arc<Rates>) {
-        self.set_with(rates, &Arc::default());
+        self.set_with(rates, &Arc::default(), &Arc::default());
     }
 
-    /// The same, with operations that are hit besides.
-    pub fn set_with(&mut self, rates: &Arc<Rates>, named: &Arc<Named>) {
-        let any = !rates.is_empty() || !named.is_empty();
-        self.force = any.then(|| Arc::new(InForce { rates: rates.clone(), named: named.clone() }));
+    /// The same, with operations that are hit besides, and volumes that faults are about.
+    pub fn set_with(&mut self, rates: &Arc<Rates>, named: &Arc<Named>, volumes: &Arc<OfVolumes>) {
+        let any = !rates.is_empty() || !named.is_empty() || !volumes.named.is_empty();
+        let (rates, named, volumes) = (rates.clone(), named.clone(), volumes.clone());
+        self.force = any.then(|| Arc::new(InForce { rates, named, volumes }));
+    }
+
+    /// Whether faults of a kind are about volumes.
+    pub(crate) fn is_of_volumes(&self, kind: Kind) -> bool {
+        let of = |volumes: &OfVolumes| volumes.only.contains_key(&kind) || volumes.names(kind);
+        self.force.as_ref().is_some_and(|force| of(&force.volumes))
     }
 
     /// Whether any are in force.
@@ -98,27 +138,44 @@ impl Ctx<'_> {
     /// part of the service, meet none.
     #[inline]
     pub(crate) fn hazard(&mut self, kind: Kind) -> bool {
-        self.container().hazards.in_force() && self.ask(kind).is_some()
+        self.container().hazards.in_force() && self.ask(kind, None).is_some()
     }
 
     /// The same; if it does, the number by which the kind's choices for this operation are named.
     #[inline]
     pub(crate) fn hazard_with(&mut self, kind: Kind) -> Option<u64> {
-        if self.container().hazards.in_force() { self.ask(kind) } else { None }
+        if self.container().hazards.in_force() { self.ask(kind, None) } else { None }
+    }
+
+    /// The same for an operation on a file.
+    #[inline]
+    pub(crate) fn hazard_on(&mut self, kind: Kind, ino: Ino) -> Option<u64> {
+        if self.container().hazards.in_force() { self.ask(kind, Some(ino)) } else { None }
     }
 
     #[cold]
-    fn ask(&mut self, kind: Kind) -> Option<u64> {
+    fn ask(&mut self, kind: Kind, ino: Option<Ino>) -> Option<u64> {
         let force = self.container().hazards.force.clone()?;
         let (rate, named) = (force.rates.get(&kind), force.named.get(&kind));
-        if rate.is_none() && named.is_none() || !self.process().is_of_service() {
+        let volume =
+            if force.volumes.is_empty() { None } else { ino.and_then(|ino| self.node.vfs.volume_of(ino)) };
+        // What is named of a volume has a number among all operations as well, by which it can be named of the service.
+        let counts = force.volumes.names(kind);
+        if rate.is_none() && named.is_none() && !counts || !self.process().is_of_service() {
+            return None;
+        }
+        let is_counted = |volume: &Volume| force.volumes.named.contains_key(&(kind, *volume));
+        let of_volume = volume.filter(is_counted).map(|volume| (volume, self.number_on(kind, volume)));
+        let by_volume = force.names(kind, of_volume);
+        let only = force.volumes.only.get(&kind);
+        if !by_volume && only.is_some_and(|only| volume.is_none_or(|volume| !only.contains(&volume))) {
             return None;
         }
         let container = self.process().container;
         let hazards = &mut self.node.container_mut(container).hazards;
         let number = hazards.asked.entry(kind).or_default();
         *number += 1;
-        let is_named = named.is_some_and(|named| named.contains(number));
+        let is_named = by_volume || named.is_some_and(|named| named.contains(number));
         let number = *number;
         let asked = self.task_mut().asked.entry(kind).or_default();
         let nth = *asked;
@@ -129,6 +186,17 @@ impl Ctx<'_> {
             self.node.container_mut(container).hazards.met.entry(kind).or_default().push(number);
         }
         happens.then_some(nth)
+    }
+
+    /// The number of an operation among those of a kind on files of a volume, whoever makes them, from 1.
+    fn number_on(&mut self, kind: Kind, volume: Volume) -> u64 {
+        let key = (kind, volume);
+        let counts =
+            self.node.containers.iter().filter_map(|container| container.hazards.of_volumes.get(&key));
+        let before: u64 = counts.sum();
+        let container = self.process().container;
+        *self.node.container_mut(container).hazards.of_volumes.entry(key).or_default() += 1;
+        before + 1
     }
 
     /// A number below `bound` that says more about a fault.

@@ -17,6 +17,8 @@ use crate::event::Event;
 use crate::machine::Machine;
 use crate::notice::{CheckResult, Notice, PhaseChange};
 use crate::queue::Due;
+use crate::scenario::ServiceSpec;
+use crate::services::Version;
 use crate::timeline::evidence;
 use crate::world::Phase;
 
@@ -218,6 +220,14 @@ impl Machine {
         }
     }
 
+    /// What a check runs in a service: its health check is that of the version which it is.
+    fn of_version(&self, node: NodeId, program: &Program) -> Program {
+        let health = |spec: &ServiceSpec| spec.health.as_ref().map(|health| health.program.clone());
+        let first = self.scenario.definition(node, Version::First).and_then(health);
+        let now = if first.as_ref() == Some(program) { self.spec(node) } else { None };
+        now.and_then(|spec| health(&spec)).unwrap_or_else(|| program.clone())
+    }
+
     /// An attempt of a check is due.
     pub(crate) fn check_due(&mut self, index: usize) {
         let scenario = self.scenario.clone();
@@ -238,7 +248,7 @@ impl Machine {
             Action::Script { node, .. } if self.world.faults.is_dark(self.world.room(*node).machine) => {
                 self.attempt_ended(index, Answer::Missing("its machine has no power".into()));
             }
-            Action::Script { node, program } => match self.spawn(*node, program) {
+            Action::Script { node, program } => match self.spawn(*node, &self.of_version(*node, program)) {
                 Ok(pid) => {
                     let machine = self.world.room(*node).machine;
                     self.world.node_mut(machine).process_mut(pid).is_script = true;

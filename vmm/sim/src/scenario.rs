@@ -15,6 +15,7 @@ use bloodhound_workloads::driver::DriverConfig;
 use crate::checks::CheckSpec;
 use crate::faults::Planning;
 use crate::scheduler::Schedule;
+use crate::services::Version;
 
 /// When a dependency counts as met (compose specification, `depends_on`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +94,7 @@ pub enum RestartPolicy {
 }
 
 /// A health check (compose specification, `healthcheck`). Times in ns.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthSpec {
     /// What is run in the service.
     pub program: Program,
@@ -123,7 +124,7 @@ pub struct Sharing {
 }
 
 /// One container.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceSpec {
     /// Its number: its place in the network, and its name in events and choices.
     pub node: NodeId,
@@ -176,7 +177,7 @@ pub enum Input {
 }
 
 /// Commands that are run in a container after its start and before its stop (compose specification, `post_start` and `pre_stop`).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hooks {
     /// After it was started by hand, one after the other. "If any command fails, the container stops."
     pub post_start: Vec<HookSpec>,
@@ -185,7 +186,7 @@ pub struct Hooks {
 }
 
 /// Such a command.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookSpec {
     /// What is run.
     pub program: Program,
@@ -274,4 +275,13 @@ pub struct Scenario {
     pub schedule: Schedule,
     /// Processor time of the host that a task may compute without a trap until it is looked at, ns ([`crate::computing`]).
     pub compute_limit: u64,
+}
+
+impl Scenario {
+    /// What a container is made of: a service in one of its versions, or a helper.
+    pub fn definition(&self, id: NodeId, version: Version) -> Option<&ServiceSpec> {
+        let upgraded = || self.planning.upgrades.get(&id).map(|upgraded| &upgraded.spec);
+        let of_version = if version == Version::Next { upgraded() } else { None };
+        of_version.or_else(|| self.services.iter().chain(&self.helpers).find(|spec| spec.node == id))
+    }
 }

@@ -22,7 +22,7 @@ use crate::faults::Faults;
 use crate::queue::{Due, Queue};
 use crate::scenario::{DISK, Input, ResolverSpec, Scenario, ServiceSpec, Sharing, Spread};
 use crate::scheduler::{Policy, Schedule, Scheduler};
-use crate::services::Service;
+use crate::services::{Service, Version};
 use crate::switches::Switches;
 use crate::world::{Phase, Room, World};
 
@@ -267,17 +267,36 @@ fn node(
     Ok(node)
 }
 
-/// The file systems of a service's machine as they were when the world was made, for one that takes its place.
+/// The file systems of a service's machine as they are when it is made, for one that takes its place. Its containers are of these versions.
 pub(crate) fn file_systems_of(
     scenario: &Scenario,
-    machine: MachineId,
+    (machine, versions): (MachineId, &BTreeMap<NodeId, Version>),
     epoch_ns: u64,
     base: &mut dyn BaseFs,
     decisions: &mut Decisions,
 ) -> Result<Vfs, SetupError> {
     let all = machines(scenario);
-    let specs = all.iter().find(|specs| specs.iter().any(|spec| spec.machine() == machine));
-    file_systems(scenario, specs.map_or(&[], |specs| specs), epoch_ns, base, decisions)
+    let specs = all.into_iter().find(|specs| specs.iter().any(|spec| spec.machine() == machine));
+    let version = |spec: &ServiceSpec| versions.get(&spec.node).copied().unwrap_or_default();
+    let now = |spec: &ServiceSpec| scenario.definition(spec.node, version(spec));
+    let specs: Vec<&ServiceSpec> = specs.iter().flatten().filter_map(|spec| now(spec)).collect();
+    file_systems(scenario, &specs, epoch_ns, base, decisions)
+}
+
+/// Makes the container of a service anew of another definition of it.
+pub(crate) fn remake(
+    (node, container): (&mut Node, ContainerId),
+    scenario: &Scenario,
+    (spec, net): (&ServiceSpec, Stack),
+    base: &mut dyn BaseFs,
+) -> Result<(), Errno> {
+    let root = RootSpec { tree: spec.root, quota: Some(disk(spec)), ..RootSpec::default() };
+    let mut fill =
+        |vfs: &mut Vfs, base: &mut dyn BaseFs| fill(vfs, spec, base, scenario).map_err(|error| error.errno);
+    let settings = spec.runtime.settings.clone();
+    node.remake_container(container, (net, settings), base, (root, &mut fill))?;
+    node.container_mut(container).stdin = stdin(spec);
+    Ok(())
 }
 
 /// The file systems of a machine with the containers of these services, in this order; there must be one.
@@ -352,6 +371,9 @@ fn fill(
         vfs.mount(base, path, mount.clone())
             .map_err(|f| fault(spec, format!("mounting {}", String::from_utf8_lossy(path)), errno(f)))?;
     }
+    for (volume, path) in scenario.planning.volumes_in(spec.node) {
+        vfs.name_volume(path, volume);
+    }
     // "If a container uses another's network, it has that one's host name, /etc/hosts and resolv.conf" (as engines do it).
     let names = network_of(scenario, spec);
     for (path, text) in etc_files(names, asks_names(scenario)) {
@@ -422,12 +444,16 @@ fn add_container(
         settings: spec.runtime.settings.clone(),
     };
     let id = node.add_container(config);
-    node.container_mut(id).stdin = match spec.stdin {
+    node.container_mut(id).stdin = stdin(spec);
+    Ok(())
+}
+
+fn stdin(spec: &ServiceSpec) -> Stdin {
+    match spec.stdin {
         Input::Asked => Stdin::default(),
         Input::Empty => Stdin::whole(Vec::new()),
         Input::Silent => Stdin::silent(),
-    };
-    Ok(())
+    }
 }
 
 /// Whether programs have to ask the name server for other services: with faults of name servers they must meet them, as they do where an

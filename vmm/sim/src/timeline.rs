@@ -10,7 +10,7 @@ use bloodhound_vfs::PowerReport;
 use crate::faults::NameFault;
 use crate::notice::{CheckResult, LeftOut, LogEntry, Notice, PhaseChange, Refusal, Target};
 use crate::scenario::Scenario;
-use crate::services::ServiceChange;
+use crate::services::{ServiceChange, Version};
 
 /// The name of a node: of its service or script, or its number.
 pub fn name(scenario: &Scenario, id: NodeId) -> String {
@@ -49,7 +49,12 @@ pub fn words(node: Option<NodeId>, notice: &Notice, scenario: &Scenario) -> Stri
         }
         Notice::FaultEnd(end) => end.over(&name_of),
         Notice::Service(change) => {
-            format!("{} {}", node.map(name_of).unwrap_or_default(), service(change))
+            let made_of = || node.and_then(|id| scenario.planning.upgrades.get(&id)).map(|of| &of.name[..]);
+            format!(
+                "{} {}",
+                node.map(name_of).unwrap_or_default(),
+                service(change, made_of().unwrap_or_default())
+            )
         }
         Notice::Check { index, result } => {
             let name = &scenario.checks[*index].name;
@@ -133,8 +138,11 @@ fn out_of_memory(kill: &OomKill) -> String {
     )
 }
 
-fn service(change: &ServiceChange) -> String {
+/// `next` is of what it is made after an upgrade.
+fn service(change: &ServiceChange, next: &str) -> String {
     match change {
+        ServiceChange::Remade(Version::First) => "is made of what it began with".into(),
+        ServiceChange::Remade(Version::Next) => format!("is made of {next}"),
         ServiceChange::Started => "started".into(),
         ServiceChange::Healthy => "is healthy".into(),
         ServiceChange::CheckFailed { failures } => format!("failed {failures} health checks in a row"),

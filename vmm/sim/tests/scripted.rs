@@ -8,6 +8,8 @@ mod anew;
 mod ends;
 #[path = "scripted/program.rs"]
 mod program;
+#[path = "scripted/upgrades.rs"]
+mod upgrades;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -336,7 +336,7 @@ impl Vfs {
         const FILES: u64 = 4 << 20;
         let fs = self.fs_of(ino)?;
         let blocks = fs.quota_pages.unwrap_or(UNLIMITED);
-        let free = if self.is_full(fs.kind) { 0 } else { blocks.saturating_sub(fs.used_pages) };
+        let free = if self.is_full(fs) { 0 } else { blocks.saturating_sub(fs.used_pages) };
         let ffree = FILES.saturating_sub(self.inodes.live());
         let read_only = if self.is_read_only(self.inode(ino)?.fs) { ST_RDONLY } else { 0 };
         Ok(StatFs {

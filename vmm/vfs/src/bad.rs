@@ -22,7 +22,7 @@ use crate::namespace::MountNs;
 use crate::pages::PAGE;
 use crate::pending::Op;
 use crate::sectors::Sectors;
-use crate::types::{FsId, Ino};
+use crate::types::{FsId, Ino, Volume};
 use crate::vfs::{PageMoved, Vfs};
 
 /// Blocks that cannot be read, by file. Nearly always there are none.
@@ -136,15 +136,15 @@ impl Vfs {
     }
 
     /// The block that two numbers choose among those that can go bad: the first one the file, the second one its block. They are taken
-    /// modulo how many there are. Files are those with data of their own on the disks that a namespace has mounted, but for `pinned` ones, whose pages
-    /// nothing drops. `None` if there is no such block.
+    /// modulo how many there are. Files are those with data of their own on the disks that a namespace has mounted, or on a volume alone, but for `pinned` ones, whose
+    /// pages nothing drops. `None` if there is no such block.
     pub fn block_to_lose(
         &self,
-        ns: MountNs,
+        (ns, volume): (MountNs, Option<Volume>),
         pinned: &dyn Fn(Ino) -> bool,
         (file, block): (u64, u64),
     ) -> Option<(Ino, u64)> {
-        let (disks, dirty) = (self.disks_of(ns), self.dirty());
+        let (disks, dirty) = (self.disks_of(ns, volume), self.dirty());
         let clean = |ino: Ino| self.clean_blocks(ino, dirty.get(&ino));
         let of_disks = self.inodes.iter().filter(|(_, inode)| disks.contains(&inode.fs)).map(|(ino, _)| ino);
         let of_programs = of_disks.filter(|ino| !self.provided.contains(ino));
@@ -164,8 +164,11 @@ impl Vfs {
         }
     }
 
-    /// File systems on disks that a namespace has mounted.
-    pub(crate) fn disks_of(&self, ns: MountNs) -> BTreeSet<FsId> {
+    /// File systems on disks that a namespace has mounted; those of a volume alone, whoever has it mounted.
+    pub(crate) fn disks_of(&self, ns: MountNs, volume: Option<Volume>) -> BTreeSet<FsId> {
+        if let Some(volume) = volume {
+            return self.filesystems.keys().filter(|fs| self.is_of(fs, volume)).copied().collect();
+        }
         let on_disk = |fs: &FsId| self.filesystems.get(fs).is_some_and(|fs| fs.kind != FsKind::Tmpfs);
         let space = self.spaces.get(ns.0 as usize);
         let mounts = space.into_iter().flat_map(|space| space.mounts.values());

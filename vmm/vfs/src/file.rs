@@ -342,7 +342,7 @@ impl Vfs {
     /// Pages that the file system of `ino` can still take; as many as there are without a quota.
     fn free_pages(&self, ino: Ino) -> Result<u64, Errno> {
         let fs = self.fs_of(ino)?;
-        if self.shortage(fs.kind).is_some() {
+        if self.shortage(fs).is_some() {
             return Ok(0);
         }
         let kept = if fs.kind == FsKind::Tmpfs { 0 } else { fs.kept / 4096 };
@@ -351,7 +351,7 @@ impl Vfs {
 
     /// How a call fails that needs a page where there is no room: ENOSPC or EDQUOT.
     fn no_room(&self, ino: Ino) -> Errno {
-        self.fs_of(ino).ok().and_then(|fs| self.shortage(fs.kind)).unwrap_or(Errno::ENOSPC)
+        self.fs_of(ino).ok().and_then(|fs| self.shortage(fs)).unwrap_or(Errno::ENOSPC)
     }
 
     /// Makes the content the file's own ("copy up"), which counts its pages.

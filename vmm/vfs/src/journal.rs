@@ -17,7 +17,7 @@ use crate::inode::{Data, Inode, Meta, Node};
 use crate::mount::FsKind;
 use crate::pages::{PAGE, PageMap};
 use crate::pending::{Edit, Op, Pending, PendingList};
-use crate::types::{Ino, Name, Timestamp};
+use crate::types::{FsId, Ino, Name, Timestamp};
 use crate::vfs::Vfs;
 
 /// What the disks of a node promise over a power failure.
@@ -219,6 +219,36 @@ impl Journal {
             self.link(old, -1);
         }
         old
+    }
+
+    /// Containers were made anew: what is not on the file systems that stay is gone, `made` takes its place and is durable, and so is `changed`, which was
+    /// changed on those that stay, with all that waits.
+    pub(crate) fn made_anew(&mut self, live: &Arena, stays: &BTreeSet<FsId>, made: &[Ino], changed: &[Ino]) {
+        let on_others = |inode: &Inode| !stays.contains(&inode.fs);
+        let mut gone: BTreeSet<Ino> =
+            self.durable.iter().filter(|(_, inode)| on_others(inode)).map(|(ino, _)| ino).collect();
+        let all = std::mem::take(&mut self.pending);
+        gone.extend(all.iter().filter_map(|pending| match &pending.op {
+            Op::Create(inode) if on_others(inode) => Some(pending.ino),
+            _ => None,
+        }));
+        self.pending = all.iter().filter(|pending| !gone.contains(&pending.ino)).cloned().collect();
+        for ino in &gone {
+            self.durable.remove(*ino);
+        }
+        self.lost.retain(|ino| !gone.contains(ino));
+        self.emptied.retain(|ino| !gone.contains(ino));
+        if !changed.is_empty() {
+            self.settle(live, |_| true);
+        }
+        for ino in made.iter().chain(changed) {
+            if let Some(inode) = live.get(*ino) {
+                self.durable.put(*ino, inode.clone());
+            }
+        }
+        if let Some((_, before)) = self.before.as_mut() {
+            Arc::make_mut(before).made_anew(live, stays, made, changed);
+        }
     }
 
     fn link(&mut self, ino: Ino, by: i32) {

@@ -94,7 +94,7 @@ impl Vfs {
     /// Whether a disk has room for another inode. What lies in memory is bounded by the memory of containers. ENOSPC, EDQUOT.
     pub(crate) fn may_keep(&self, inode: &Inode) -> Result<(), Errno> {
         let Some(fs) = self.filesystems.get(&inode.fs) else { return Ok(()) };
-        if let Some(why) = self.shortage(fs.kind) {
+        if let Some(why) = self.shortage(fs) {
             return Err(why);
         }
         let Some(quota) = fs.quota_pages.filter(|_| fs.kind != FsKind::Tmpfs) else { return Ok(()) };

@@ -28,6 +28,7 @@
 //! A world refers to nothing outside. What lies below the root file system and bind mounts is reached through
 //! [`BaseFs`], passed in by the caller. Of the modules here only `host` reads the host's files.
 
+mod anew;
 mod arena;
 mod attr;
 mod bad;
@@ -60,6 +61,7 @@ mod types;
 mod vfs;
 mod walk;
 
+pub use anew::Fill;
 pub use attr::SetTime;
 pub use base::{BaseEntry, BaseFs, BaseKind, ContentId, Linked, MemBase, NoBase, TreeId};
 pub use dir::Order;

@@ -13,7 +13,7 @@ use crate::journal::{Journal, own_pages};
 use crate::mount::FsKind;
 use crate::namespace::MountNs;
 use crate::pages::PAGE;
-use crate::types::{Ino, Name};
+use crate::types::{Ino, Name, Volume};
 use crate::vfs::Vfs;
 
 /// A block of a file, by number.
@@ -32,11 +32,13 @@ impl Vfs {
         (0..end).filter(is_dirty).collect()
     }
 
-    /// The blocks on the disk that a write of another block could go to by mistake: those with data of programs.
-    pub fn places_on_disk(&self, but: Block) -> Vec<Block> {
+    /// The blocks on the disk, or on a volume alone, that a write of another block could go to by mistake: those with data of programs.
+    pub fn places_on_disk(&self, but: Block, volume: Option<Volume>) -> Vec<Block> {
         let Some(journal) = self.journal.as_ref() else { return Vec::new() };
-        let on_disk =
-            |inode: &Inode| self.filesystems.get(&inode.fs).is_some_and(|fs| fs.kind != FsKind::Tmpfs);
+        let on_disk = |inode: &Inode| match volume {
+            Some(volume) => self.is_of(&inode.fs, volume),
+            None => self.filesystems.get(&inode.fs).is_some_and(|fs| fs.kind != FsKind::Tmpfs),
+        };
         let mut places = Vec::new();
         let of_programs = |(ino, inode): &(Ino, &Arc<Inode>)| on_disk(inode) && !self.provided.contains(ino);
         for (ino, inode) in journal.durable.iter().filter(of_programs) {
@@ -81,9 +83,9 @@ impl Vfs {
         Ok(())
     }
 
-    /// The names of files that programs made or changed, on the disks that a namespace has mounted: in the order of directories.
-    fn names_on_disk(&self, ns: MountNs) -> Vec<(Ino, Name)> {
-        let disks = self.disks_of(ns);
+    /// The names of files that programs made or changed, on the disks that a namespace has mounted, or on a volume alone: in the order of directories.
+    fn names_on_disk(&self, ns: MountNs, volume: Option<Volume>) -> Vec<(Ino, Name)> {
+        let disks = self.disks_of(ns, volume);
         let is_file = |ino: Ino| {
             let inode = self.inode(ino).ok().filter(|_| !self.provided.contains(&ino));
             inode.is_some_and(|inode| matches!(inode.node, Node::Regular { data: Data::Own(_), .. }))
@@ -97,15 +99,15 @@ impl Vfs {
         dirs.flat_map(|(ino, dir)| named(dir).into_iter().map(move |name| (ino, name))).collect()
     }
 
-    /// How many files [`Vfs::vanish`] can take from the disks of a namespace.
-    pub fn vanishable(&self, ns: MountNs) -> u64 {
-        self.names_on_disk(ns).len() as u64
+    /// How many files [`Vfs::vanish`] can take from the disks of a namespace, or from a volume alone.
+    pub fn vanishable(&self, ns: MountNs, volume: Option<Volume>) -> u64 {
+        self.names_on_disk(ns, volume).len() as u64
     }
 
     /// After a power failure: a file's name is gone from its directory, as where a repair of the file system removed what it could not make sense of
     /// (fsck(8)). Returns where it was, as paths are in the namespace.
-    pub fn vanish(&mut self, ns: MountNs, nth: u64) -> Option<Vec<u8>> {
-        let names = self.names_on_disk(ns);
+    pub fn vanish(&mut self, (ns, volume): (MountNs, Option<Volume>), nth: u64) -> Option<Vec<u8>> {
+        let names = self.names_on_disk(ns, volume);
         let (dir, name) = names.get(usize::try_from(nth).ok()?)?;
         let entered = self.entered();
         self.enter_namespace(ns);

@@ -12,7 +12,7 @@ use crate::base::{BaseFs, TreeId};
 use crate::dir::{BaseDir, Dir};
 use crate::flags;
 use crate::inode::{Inode, Node};
-use crate::types::{Cred, Dev, Fail, FsId, Ino, MountId, Name};
+use crate::types::{Cred, Dev, Fail, FsId, Ino, MountId, Name, Volume};
 use crate::vfs::{At, Ctx, Vfs, meta};
 
 /// What to mount.
@@ -85,6 +85,8 @@ pub(crate) struct Fs {
     pub(crate) used_pages: u64,
     /// Bytes of what is kept beside them.
     pub(crate) kept: u64,
+    /// As what faults name it.
+    pub(crate) volume: Option<Volume>,
 }
 
 /// A file system, or the kernel, at a place of the tree.
@@ -307,7 +309,7 @@ impl Vfs {
     }
 
     /// Removes all inodes of a file system.
-    fn drop_fs(&mut self, fs: FsId) {
+    pub(crate) fn drop_fs(&mut self, fs: FsId) {
         let gone: Vec<Ino> =
             self.inodes.iter().filter(|(_, inode)| inode.fs == fs).map(|(ino, _)| ino).collect();
         for ino in gone {
@@ -528,6 +530,7 @@ impl Vfs {
             quota_pages: quota.map(|bytes| bytes / 4096),
             used_pages: 0,
             kept: 0,
+            volume: None,
         };
         Arc::make_mut(&mut self.filesystems).insert(id, fs);
         id

@@ -94,6 +94,20 @@ impl Vfs {
         root: RootSpec,
         base: &mut dyn BaseFs,
     ) -> Result<MountNs, Errno> {
+        let (fs, space) = self.make_space(root, base)?;
+        let ns = MountNs(u32::try_from(self.spaces.len()).map_err(|_| Errno::ENOSPC)?);
+        Arc::make_mut(&mut self.spaces).push(space);
+        self.entered = Entered(ns);
+        self.attach(fs, self.root(), None, root.read_only);
+        Ok(ns)
+    }
+
+    /// A root file system, and what a namespace with it is before anything is mounted.
+    pub(crate) fn make_space(
+        &mut self,
+        root: RootSpec,
+        base: &mut dyn BaseFs,
+    ) -> Result<(FsId, MountSpace), Errno> {
         let fs = self.add_fs(FsKind::Root, root.quota);
         let ino = match root.tree {
             None => self.make_root(fs, 0o755),
@@ -102,18 +116,15 @@ impl Vfs {
         if !self.inode(ino)?.is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        let ns = MountNs(u32::try_from(self.spaces.len()).map_err(|_| Errno::ENOSPC)?);
-        Arc::make_mut(&mut self.spaces).push(MountSpace {
+        let space = MountSpace {
             root: ino,
             root_tree: root.tree,
             mounts: BTreeMap::new(),
             by_point: BTreeMap::new(),
             by_root: BTreeMap::new(),
             unnamed: None,
-        });
-        self.entered = Entered(ns);
-        self.attach(fs, ino, None, root.read_only);
-        Ok(ns)
+        };
+        Ok((fs, space))
     }
 
     /// From now on the root file system of the namespace that was entered refuses changes (docker's `read_only: true`).

@@ -1,16 +1,16 @@
 //! What is wrong with the disk of a machine for a while: it is full, or can only be read, or programs have used up their quota of it.
 //!
 //! Key type: [`Trouble`]. All file systems on disks (the root file systems of containers, volumes and bind mounts) lie on the one disk of
-//! their machine, as below an engine's data directory; what lies in memory (tmpfs) has no part in it. Neighbours: `file` (room for
-//! pages), `kept` (room for names), `vfs` (the right to change anything).
+//! their machine, as below an engine's data directory; what lies in memory (tmpfs) has no part in it. A volume can be in trouble alone, as one is that has a disk
+//! of its own. Neighbours: `file` (room for pages), `kept` (room for names), `vfs` (the right to change anything).
 
 use std::sync::Arc;
 
 use bloodhound_abi::Errno;
 
-use crate::mount::FsKind;
+use crate::mount::{Fs, FsKind};
 use crate::namespace::MountNs;
-use crate::types::Ino;
+use crate::types::{FsId, Ino, Volume};
 use crate::vfs::Vfs;
 
 /// See the module's text.
@@ -33,6 +33,50 @@ impl Vfs {
         self.trouble = trouble;
     }
 
+    /// What is wrong with a volume alone, or with the disk (`None`).
+    pub fn trouble_of(&self, volume: Option<Volume>) -> Trouble {
+        volume.map_or(self.trouble, |volume| self.volumes.get(&volume).copied().unwrap_or_default())
+    }
+
+    /// Says what is wrong with a volume alone, or with the disk (`None`), from now on.
+    pub fn set_trouble_of(&mut self, volume: Option<Volume>, trouble: Trouble) {
+        let Some(volume) = volume else { return self.set_trouble(trouble) };
+        let volumes = Arc::make_mut(&mut self.volumes);
+        match trouble == Trouble::default() {
+            true => volumes.remove(&volume),
+            false => volumes.insert(volume, trouble),
+        };
+    }
+
+    /// What somebody does who waits until nothing is wrong with the disk, as an engine does.
+    pub fn without_trouble<T>(&mut self, deed: impl FnOnce(&mut Vfs) -> T) -> T {
+        let trouble = std::mem::take(&mut self.trouble);
+        let (volumes, over_quota) = (std::mem::take(&mut self.volumes), std::mem::take(&mut self.over_quota));
+        let done = deed(self);
+        (self.trouble, self.volumes, self.over_quota) = (trouble, volumes, over_quota);
+        done
+    }
+
+    /// The file system that is mounted at a path of the namespace that was entered is this volume.
+    pub fn name_volume(&mut self, path: &[u8], volume: Volume) {
+        let mounts = self.mounts();
+        let Some(id) = mounts.iter().find(|mount| mount.path == path).map(|mount| mount.id) else { return };
+        let fs = self.space().mounts.get(&id).and_then(|mount| mount.fs);
+        if let Some(fs) = fs.and_then(|fs| Arc::make_mut(&mut self.filesystems).get_mut(&fs)) {
+            fs.volume = Some(volume);
+        }
+    }
+
+    /// The volume that a file lies on, if it is on one that faults name.
+    pub fn volume_of(&self, ino: Ino) -> Option<Volume> {
+        self.fs_of(ino).ok()?.volume
+    }
+
+    /// Whether a file system is a volume.
+    pub(crate) fn is_of(&self, fs: &FsId, volume: Volume) -> bool {
+        self.filesystems.get(fs).is_some_and(|fs| fs.volume == Some(volume))
+    }
+
     /// Whether a file lies on a disk, not in memory.
     pub fn is_on_disk(&self, ino: Ino) -> bool {
         self.fs_of(ino).is_ok_and(|fs| fs.kind != FsKind::Tmpfs)
@@ -41,7 +85,12 @@ impl Vfs {
     /// EROFS where an error has made the file system of `ino` read-only: also for descriptors that were opened for writing before
     /// ("if (sb_rdonly(sb)) return -EROFS", ext4_journal_check_start in Linux).
     pub fn may_change(&self, ino: Ino) -> Result<(), Errno> {
-        if self.trouble.read_only && self.is_on_disk(ino) { Err(Errno::EROFS) } else { Ok(()) }
+        if self.trouble.read_only && self.is_on_disk(ino) {
+            return Err(Errno::EROFS);
+        }
+        // Nearly always no volume is in trouble.
+        let of_volume = || self.volume_of(ino).is_some_and(|volume| self.trouble_of(Some(volume)).read_only);
+        if !self.volumes.is_empty() && of_volume() { Err(Errno::EROFS) } else { Ok(()) }
     }
 
     /// Says whether the programs of a namespace have used up their quota of the disk (quotactl(2)).
@@ -61,29 +110,31 @@ impl Vfs {
 
     /// Whether nothing is wrong with the disk.
     pub fn is_whole(&self) -> bool {
-        self.trouble == Trouble::default() && self.over_quota.is_empty() && !self.has_bad_blocks()
+        let whole = self.trouble == Trouble::default() && self.volumes.is_empty();
+        whole && self.over_quota.is_empty() && !self.has_bad_blocks()
     }
 
     /// Nothing is wrong with the disk any more.
     pub fn heal(&mut self) {
-        (self.trouble, self.over_quota) = (Trouble::default(), Arc::default());
+        (self.trouble, self.volumes, self.over_quota) = (Trouble::default(), Arc::default(), Arc::default());
         self.repair();
     }
 
-    /// Why there is no room for another page or name in a file system of a kind, for the programs of the namespace that was entered; `None` if there may be.
+    /// Why there is no room for another page or name in a file system, for the programs of the namespace that was entered; `None` if there may be.
     /// The quota is asked first (dquot_reserve_block comes before ext4_claim_free_clusters in ext4_da_reserve_space of Linux).
-    pub(crate) fn shortage(&self, kind: FsKind) -> Option<Errno> {
-        if kind == FsKind::Tmpfs {
+    pub(crate) fn shortage(&self, fs: &Fs) -> Option<Errno> {
+        if fs.kind == FsKind::Tmpfs {
             return None;
         }
         if !self.over_quota.is_empty() && self.is_over_quota(self.entered()) {
             return Some(Errno::EDQUOT);
         }
-        self.trouble.full.then_some(Errno::ENOSPC)
+        self.is_full(fs).then_some(Errno::ENOSPC)
     }
 
-    /// Whether the disk that `ino` lies on is full.
-    pub(crate) fn is_full(&self, kind: FsKind) -> bool {
-        self.trouble.full && kind != FsKind::Tmpfs
+    /// Whether the disk of a file system is full.
+    pub(crate) fn is_full(&self, fs: &Fs) -> bool {
+        let of_volume = || fs.volume.is_some_and(|volume| self.trouble_of(Some(volume)).full);
+        fs.kind != FsKind::Tmpfs && (self.trouble.full || !self.volumes.is_empty() && of_volume())
     }
 }

@@ -22,6 +22,10 @@ pub struct FsId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MountId(pub u32);
 
+/// A volume that a fault of disks can be about: a file system under a number that means the same on all machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Volume(pub u32);
+
 /// One name in a directory: 1 to 255 bytes, no slash, no NUL.
 pub type Name = Arc<[u8]>;
 

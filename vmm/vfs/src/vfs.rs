@@ -17,7 +17,7 @@ use crate::journal::{DiskModel, Journal};
 use crate::mount::{Fs, FsKind};
 use crate::namespace::{Entered, MountNs, MountSpace, RootSpec};
 use crate::trouble::Trouble;
-use crate::types::{Cred, FsId, Ino, Kind, Name, Timestamp};
+use crate::types::{Cred, FsId, Ino, Kind, Name, Timestamp, Volume};
 
 /// What a new [`Vfs`] is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +149,8 @@ pub struct Vfs {
     pub(crate) journal: Option<Arc<Journal>>,
     /// What is wrong with the disk.
     pub(crate) trouble: Trouble,
+    /// What is wrong with volumes alone.
+    pub(crate) volumes: Arc<BTreeMap<Volume, Trouble>>,
     /// Blocks that the disk cannot read.
     pub(crate) bad: BadBlocks,
     /// Namespaces whose programs have used up their quota.
@@ -183,6 +185,7 @@ impl Vfs {
             moves: 0,
             journal: None,
             trouble: Trouble::default(),
+            volumes: Arc::default(),
             bad: BadBlocks::default(),
             over_quota: Arc::default(),
             provided: Arc::default(),

@@ -510,3 +510,61 @@ proptest! {
         node.dump();
     }
 }
+
+/// What is in the image and what the engine puts there is durable, what a program has written to the volume is not for that.
+#[test]
+fn a_container_that_is_made_anew_has_its_root_on_the_disk_and_its_volume_as_it_was() {
+    for disk in [DiskModel::Ordered, DiskModel::Strict] {
+        let mut node = Node::new(disk);
+        node.base.file(TreeId(1), "version", 0o644, b"2").file(TreeId(1), "data/of-image", 0o644, b"x");
+        let of = Box::new(MountSpec::Volume { read_only: false });
+        let volume = || MountSpec::Shared { key: 1, of: of.clone(), subpath: Vec::new(), nocopy: false };
+        node.vfs.mount(&mut node.base, b"/data", volume()).unwrap();
+        node.write("/data/synced", 0, b"synced").unwrap();
+        node.sync("/data/synced");
+        node.sync("/data");
+        node.write("/data/unsynced", 0, b"unsynced").unwrap();
+        node.write("/own", 0, b"own").unwrap();
+        let root = RootSpec { tree: Some(TreeId(1)), ..RootSpec::default() };
+        let mut fill = |vfs: &mut Vfs, base: &mut dyn BaseFs| {
+            vfs.mount(base, b"/data", volume()).expect("a mount");
+            vfs.put_file(base, b"/etc/hosts", 0o644, b"hosts").expect("a file");
+            Ok(())
+        };
+        node.vfs.make_anew(root, &mut node.base, &mut fill).unwrap();
+        assert_eq!(node.get("/data/unsynced").as_deref(), Some(&b"unsynced"[..]));
+        assert!(node.vfs.unsynced() > 0);
+        let only = |bytes: &[u8]| BTreeSet::from([Some(bytes.to_vec())]);
+        assert_eq!(node.outcomes("/version"), only(b"2"));
+        assert_eq!(node.outcomes("/etc/hosts"), only(b"hosts"));
+        assert_eq!(node.outcomes("/data/synced"), only(b"synced"));
+        assert_eq!(node.outcomes("/own"), BTreeSet::from([None]));
+        assert_eq!(node.outcomes("/data/of-image"), BTreeSet::from([None]), "the volume was not empty");
+        assert!(node.outcomes("/data/unsynced").len() > 1, "{disk:?}");
+        // It goes on as any other.
+        node.write("/later", 0, b"later").unwrap();
+        node.sync("/later");
+        node.sync("/");
+        assert_eq!(node.outcomes("/later"), only(b"later"));
+    }
+}
+
+/// An empty volume takes what the new image has at its place, and that is durable then.
+#[test]
+fn a_volume_that_is_empty_is_filled_by_the_new_image() {
+    let mut node = Node::new(DiskModel::Ordered);
+    node.base.file(TreeId(1), "data/of-image", 0o644, b"x");
+    let of = Box::new(MountSpec::Volume { read_only: false });
+    let volume = || MountSpec::Shared { key: 1, of: of.clone(), subpath: Vec::new(), nocopy: false };
+    node.vfs.mount(&mut node.base, b"/data", volume()).unwrap();
+    let root = RootSpec { tree: Some(TreeId(1)), ..RootSpec::default() };
+    let mut fill = |vfs: &mut Vfs, base: &mut dyn BaseFs| {
+        vfs.mount(base, b"/data", volume()).expect("a mount");
+        Ok(())
+    };
+    node.vfs.make_anew(root, &mut node.base, &mut fill).unwrap();
+    assert_eq!(node.outcomes("/data/of-image"), BTreeSet::from([Some(b"x".to_vec())]));
+    node.write("/data/of-image", 0, b"y").unwrap();
+    node.sync("/data/of-image");
+    assert_eq!(node.outcomes("/data/of-image"), BTreeSet::from([Some(b"y".to_vec())]));
+}

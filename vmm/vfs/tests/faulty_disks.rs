@@ -39,7 +39,7 @@ impl Node {
     }
 
     fn block_to_lose(&self, choice: (u64, u64)) -> Option<(Ino, u64)> {
-        self.vfs.block_to_lose(NS, &|_| false, choice)
+        self.vfs.block_to_lose((NS, None), &|_| false, choice)
     }
 }
 
@@ -97,7 +97,7 @@ fn only_data_that_is_on_the_disk_goes_bad() {
     assert_eq!(node.block_to_lose((0, 0)), None, "it is not written yet");
     node.vfs.sync(first).expect("synced");
     assert_eq!(node.block_to_lose((7, 3)), Some((first, 1)));
-    assert_eq!(node.vfs.block_to_lose(NS, &|ino| ino == first, (7, 3)), None);
+    assert_eq!(node.vfs.block_to_lose((NS, None), &|ino| ino == first, (7, 3)), None);
     node.vfs.write_at(first, 4200, b"x", NOW).expect("written");
     assert_eq!(node.block_to_lose((7, 3)), Some((first, 0)));
     // A shared mapping may store into a page without notice.
@@ -160,7 +160,7 @@ fn a_block_that_goes_astray_shows_when_the_power_fails() {
         node.vfs.write_at(log, 0, &pages(b"AB"), NOW).expect("written");
         node.vfs.write_at(log, 8192, b"end", NOW).expect("written");
         assert_eq!(node.vfs.blocks_to_write(log), [0, 1, 2]);
-        let places = node.vfs.places_on_disk((log, 1));
+        let places = node.vfs.places_on_disk((log, 1), None);
         assert_eq!(places, [(log, 0), (other, 0), (other, 1)]);
         node.vfs.sync_astray((log, 1), (other, 0), SimTime::ZERO).expect("synced");
         // The page cache has the right data, and nothing waits to be written.
@@ -191,17 +191,17 @@ fn a_file_vanishes_whatever_was_synced() {
     let mut node = Node::new(Some(DiskModel::Ordered));
     // What an engine provides is no program's.
     node.vfs.put_file(&mut node.base, b"/etc/hosts", 0o644, b"127.0.0.1 localhost\n").expect("a file");
-    assert_eq!((node.vfs.vanishable(NS), node.block_to_lose((0, 0))), (0, None));
+    assert_eq!((node.vfs.vanishable(NS, None), node.block_to_lose((0, 0))), (0, None));
     node.call(|vfs, ctx, dir| vfs.mkdir(ctx, At { dir, path: b"data" }, 0o755)).expect("a directory");
     node.file("data/a", b"a");
     node.file("data/b", b"b");
     node.vfs.sync_all();
     node.lose_power();
-    assert_eq!(node.vfs.vanishable(NS), 2);
-    assert_eq!(node.vfs.vanish(NS, 2), None);
-    let gone = node.vfs.vanish(NS, 1).expect("a file");
+    assert_eq!(node.vfs.vanishable(NS, None), 2);
+    assert_eq!(node.vfs.vanish((NS, None), 2), None);
+    let gone = node.vfs.vanish((NS, None), 1).expect("a file");
     assert!(gone == b"/data/a" || gone == b"/data/b");
-    assert_eq!(node.vfs.vanishable(NS), 1);
+    assert_eq!(node.vfs.vanishable(NS, None), 1);
     let get = |node: &mut Node, path: &[u8]| node.vfs.get_file(&mut node.base, path).is_ok();
     assert!(!get(&mut node, &gone));
     let left: &[u8] = if gone == b"/data/a" { b"/data/b" } else { b"/data/a" };
@@ -209,4 +209,28 @@ fn a_file_vanishes_whatever_was_synced() {
     // The disk does not have it either.
     node.lose_power();
     assert!(!get(&mut node, &gone) && get(&mut node, left));
+}
+
+/// What is about a volume finds its files alone, whoever has it mounted, and a namespace that is made anew has the same volume.
+#[test]
+fn a_volume_has_bad_sectors_and_lost_files_of_its_own() {
+    let mut node = Node::new(Some(DiskModel::Ordered));
+    let volume = Volume(4);
+    let of = Box::new(MountSpec::Volume { read_only: false });
+    let spec = || MountSpec::Shared { key: 1, of: of.clone(), subpath: Vec::new(), nocopy: false };
+    node.vfs.mount(&mut node.base, b"/volume", spec()).unwrap();
+    node.vfs.name_volume(b"/volume", volume);
+    let (inside, outside) = (node.file("/volume/file", &pages(b"a")), node.file("/other", &pages(b"b")));
+    assert_eq!((node.vfs.volume_of(inside), node.vfs.volume_of(outside)), (Some(volume), None));
+    node.vfs.sync_all();
+    let lose =
+        |node: &Node, volume, n| node.vfs.block_to_lose((NS, volume), &|_| false, (n, 0)).map(|lost| lost.0);
+    assert_eq!([0, 1, 2].map(|n| lose(&node, Some(volume), n)), [Some(inside); 3]);
+    assert!([0, 1].map(|n| lose(&node, None, n)).contains(&Some(outside)));
+    assert_eq!(lose(&node, Some(Volume(5)), 0), None);
+    assert_eq!((node.vfs.vanishable(NS, Some(volume)), node.vfs.vanishable(NS, None)), (1, 2));
+    let places = node.vfs.places_on_disk((outside, 0), Some(volume));
+    assert!(!places.is_empty() && places.iter().all(|(ino, _)| *ino == inside), "{places:?}");
+    assert_eq!(node.vfs.vanish((NS, Some(volume)), 0).as_deref(), Some(&b"/volume/file"[..]));
+    assert_eq!(node.vfs.vanishable(NS, Some(volume)), 0);
 }

@@ -198,3 +198,54 @@ fn a_container_that_starts_anew_leaves_the_others_what_they_have() {
     }
     assert_eq!(pair.find(FIRST, "/tmp/.."), pair.find(FIRST, "/"));
 }
+
+#[test]
+fn a_container_that_is_made_of_another_image_keeps_its_volumes() {
+    let mut pair = pair();
+    let second = pair.second;
+    let tmpfs = || MountSpec::Tmpfs { mode: 0o1777, size: None, owner: (0, 0) };
+    for ns in [FIRST, second] {
+        pair.mount(ns, "/data", volume(false));
+        pair.mount(ns, "/tmp", tmpfs());
+        pair.write(ns, "/tmp/file", b"x").unwrap();
+        pair.write(ns, "/etc/own", b"x").unwrap();
+    }
+    let alone = MountSpec::Shared {
+        key: 9,
+        of: Box::new(MountSpec::Volume { read_only: false }),
+        subpath: Vec::new(),
+        nocopy: false,
+    };
+    pair.mount(FIRST, "/alone", alone.clone());
+    pair.write(FIRST, "/alone/file", b"kept").unwrap();
+    pair.write(FIRST, "/data/file", b"shared").unwrap();
+    pair.vfs.enter_namespace(FIRST);
+    let root = RootSpec { tree: Some(TreeId(2)), ..RootSpec::default() };
+    let mut fill = |vfs: &mut Vfs, base: &mut dyn bloodhound_vfs::BaseFs| {
+        let mut mount = |path: &[u8], spec| match vfs.mount(base, path, spec) {
+            Ok(_) => Ok(()),
+            Err(Fail::Errno(errno)) => Err(errno),
+            Err(Fail::Synthetic(_)) => Err(Errno::EROFS),
+        };
+        mount(b"/srv/data", volume(false))?;
+        mount(b"/alone", alone.clone())?;
+        mount(b"/tmp", tmpfs())
+    };
+    pair.vfs.make_anew(root, &mut pair.base, &mut fill).unwrap();
+    assert_eq!(pair.read(FIRST, "/etc/name").unwrap(), b"two");
+    assert_eq!(pair.read(FIRST, "/srv/www/index.html").unwrap(), b"of the image");
+    for path in ["/tmp/file", "/etc/own", "/data/file"] {
+        assert_eq!(pair.find(FIRST, path), Err(Fail::Errno(Errno::ENOENT)), "{path}");
+    }
+    assert_eq!(pair.read(FIRST, "/srv/data/file").unwrap(), b"shared");
+    assert_eq!(pair.read(FIRST, "/alone/file").unwrap(), b"kept");
+    assert_eq!(pair.find(FIRST, "/srv/data/.."), pair.find(FIRST, "/srv"));
+    // The other one has what it had.
+    assert_eq!(pair.find(second, "/data/file"), pair.find(FIRST, "/srv/data/file"));
+    for path in ["/tmp/file", "/etc/own"] {
+        assert!(pair.find(second, path).is_ok(), "{path}");
+    }
+    pair.vfs.enter_namespace(FIRST);
+    let places: Vec<Vec<u8>> = pair.vfs.mounts().into_iter().map(|mount| mount.path).collect();
+    assert_eq!(places, [&b"/"[..], b"/srv/data", b"/alone", b"/tmp"]);
+}

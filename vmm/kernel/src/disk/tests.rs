@@ -6,10 +6,10 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::table::nr;
 use bloodhound_faults::Kind;
-use bloodhound_vfs::{DiskModel, MountNs, Trouble};
+use bloodhound_vfs::{DiskModel, MountNs, MountSpec, Trouble, Volume};
 
 use crate::container::ContainerId;
-use crate::hazards::Rates;
+use crate::hazards::{OfVolumes, Rates};
 use crate::mm::Access;
 use crate::mm::fault::Fault;
 use crate::testing::Bench;
@@ -162,7 +162,7 @@ fn a_full_disk_takes_what_it_has_room_for_and_a_read_only_one_nothing() {
 fn a_slow_disk_lets_calls_sleep() {
     let mut b = Bench::new();
     let fd = b.open("/file", CREATE).unwrap();
-    b.node.broken.set_slow(5_000_000);
+    b.node.broken.set_slow(None, 5_000_000);
     let end = b.node.clock.after(5_000_000);
     assert_eq!(b.start(b.tid, nr::fsync, &[fd]), crate::dispatch::Outcome::Blocked);
     let deadline = b.node.next_deadline().expect("a deadline");
@@ -302,13 +302,13 @@ fn a_machine_without_power_keeps_what_is_wrong_with_it() {
     assert_eq!(b.call(nr::fsync, &[fd]), Err(Errno::EIO));
     let at = b.node.injected[0].at;
     assert!(at <= b.node.clock && at < b.node.own_time(), "{at}");
-    b.node.broken.set_slow(7);
+    b.node.broken.set_slow(None, 7);
     b.node.insert_leap_second();
     let (now, left) = (b.node.clock, 1_000_000_000 - b.node.realtime() % 1_000_000_000);
     let stacks = vec![bloodhound_net::Stack::new(Default::default(), 2)];
     let reboot = crate::node::Reboot { stacks, boot_id: [1, 2] };
     b.node.lose_power(reboot, now, &mut b.base, &mut |_, _, _| 0, &mut Nobody).unwrap();
-    assert_eq!(b.node.broken.slow_ns(), 7);
+    assert_eq!(b.node.broken.slow_ns(None), 7);
     assert_eq!(b.node.uptime(), 10_000_000_000);
     let deadline = b.node.next_deadline().expect("the end of the second");
     assert!(deadline > now && deadline <= now.after(left), "{deadline}");
@@ -336,7 +336,12 @@ fn a_bad_sector_is_eio_and_sigbus_until_it_is_written() {
         Fault::Signal(signo, code, at) => Err((signo as i32, code, at)),
     };
     assert_eq!(fault(&mut b, shared, Access::Read), Ok(vec![0, 1, 2]));
-    let ino = b.node.vfs.block_to_lose(MountNs(0), &|_| false, (0, 1)).map(|(ino, _)| ino).expect("the file");
+    let ino = b
+        .node
+        .vfs
+        .block_to_lose((MountNs(0), None), &|_| false, (0, 1))
+        .map(|(ino, _)| ino)
+        .expect("the file");
     b.node.mms[mm].invalid.clear();
     b.node.vfs.go_bad(ino, 1);
     b.node.drop_moved_pages();
@@ -372,7 +377,7 @@ fn direct_reads_give_all_or_nothing_and_locked_pages_stay() {
     let fd = b.open("/file", CREATE | c::O_DIRECT).unwrap();
     let at = b.room(12288) & !511;
     assert_eq!(b.call(nr::pwrite64, &[fd, at, 8192, 0]), Ok(8192));
-    let (ino, block) = b.node.vfs.block_to_lose(MountNs(0), &|_| false, (0, 1)).expect("the file");
+    let (ino, block) = b.node.vfs.block_to_lose((MountNs(0), None), &|_| false, (0, 1)).expect("the file");
     assert_eq!(block, 1);
     assert!(!b.node.is_locked_in_memory(ino));
     let map = b.call(nr::mmap, &[0, 8192, c::PROT_READ, c::MAP_SHARED, fd, 0]).unwrap();
@@ -402,7 +407,7 @@ fn a_slow_disk_lets_reads_sleep_that_are_not_cached() {
         true
     };
     assert!(!read(&mut b, 0, 4096), "a fast disk");
-    b.node.broken.set_slow(5_000_000);
+    b.node.broken.set_slow(None, 5_000_000);
     assert!(read(&mut b, 0, 4096));
     assert!(!read(&mut b, 0, 4096), "it was read");
     assert!(read(&mut b, 4000, 200), "one of both pages");
@@ -412,7 +417,7 @@ fn a_slow_disk_lets_reads_sleep_that_are_not_cached() {
     assert_eq!(b.call(nr::pwrite64, &[fd, data, 10, 8192]), Ok(10));
     assert!(!read(&mut b, 8192, 4096), "it was written");
     // RWF_NOWAIT does not sleep.
-    b.node.broken.set_slow(5_000_000);
+    b.node.broken.set_slow(None, 5_000_000);
     let vector = [at.to_le_bytes(), 100u64.to_le_bytes()].concat();
     let vector = b.put_as(b.tid, &vector);
     assert_eq!(b.call(nr::preadv2, &[fd, vector, 1, 0, 0, 8]), Err(Errno::EAGAIN));
@@ -421,12 +426,12 @@ fn a_slow_disk_lets_reads_sleep_that_are_not_cached() {
     let memory = b.open("/dev/shm/file", CREATE).unwrap();
     b.write(memory, &[1; 10]).unwrap();
     assert_eq!(b.call(nr::pread64, &[memory, at, 10, 0]), Ok(10));
-    b.node.broken.set_slow(0);
+    b.node.broken.set_slow(None, 0);
     assert!(!read(&mut b, 8192, 4096));
     // O_DIRECT waits always, and leaves nothing in the page cache.
     let direct = b.open("/file", c::O_RDWR | c::O_DIRECT).unwrap();
     let at = at.next_multiple_of(512);
-    b.node.broken.set_slow(5_000_000);
+    b.node.broken.set_slow(None, 5_000_000);
     for call in [nr::pread64, nr::pread64, nr::pwrite64] {
         assert_eq!(b.start(b.tid, call, &[direct, at, 512, 0]), Outcome::Blocked);
         b.node.clock = b.node.next_deadline().expect("a deadline");
@@ -455,4 +460,85 @@ fn a_block_goes_astray_when_a_file_is_synced() {
     assert_eq!(b.call(nr::fsync, &[other]), Ok(0));
     assert_eq!(told(&mut b), [], "nothing is to be written");
     assert_eq!(b.content("/other").unwrap(), "\u{2}".repeat(4096));
+}
+
+const VOLUME: Volume = Volume(3);
+
+/// A machine with a volume at /volume, which faults can name.
+fn with_volume() -> Bench {
+    let mut b = Bench::new();
+    b.node.vfs.mount(&mut b.base, b"/volume", MountSpec::Volume { read_only: false }).expect("a mount");
+    b.node.vfs.name_volume(b"/volume", VOLUME);
+    b
+}
+
+#[test]
+fn a_volume_is_in_trouble_alone() {
+    let mut b = with_volume();
+    let (there, elsewhere) = (b.open("/volume/file", CREATE).unwrap(), b.open("/file", CREATE).unwrap());
+    b.node.vfs.set_trouble_of(Some(VOLUME), Trouble { full: true, read_only: false });
+    assert!(!b.node.vfs.is_whole());
+    assert_eq!(b.write(there, &[1; 10]), Err(Errno::ENOSPC));
+    assert_eq!(b.open("/volume/other", CREATE), Err(Errno::ENOSPC));
+    assert_eq!(b.write(elsewhere, &[1; 10]), Ok(10));
+    // f_bfree of statfs(2).
+    let mut free = |fd: u64| {
+        let at = b.room(120);
+        assert_eq!(b.call(nr::fstatfs, &[fd, at]), Ok(0));
+        b.get_as(b.tid, at + 24, 8)
+    };
+    assert_eq!(free(there), [0; 8]);
+    assert_ne!(free(elsewhere), [0; 8]);
+    b.node.vfs.set_trouble_of(Some(VOLUME), Trouble { full: false, read_only: true });
+    assert_eq!(b.write(there, b"data"), Err(Errno::EROFS));
+    assert_eq!(b.call(nr::fsync, &[there]), Err(Errno::EROFS));
+    assert_eq!((b.write(elsewhere, b"data"), b.call(nr::fsync, &[elsewhere])), (Ok(4), Ok(0)));
+    b.node.vfs.heal();
+    assert_eq!(b.write(there, b"data"), Ok(4));
+    assert!(b.node.vfs.is_whole());
+}
+
+#[test]
+fn a_volume_is_slow_alone() {
+    let mut b = with_volume();
+    let (there, elsewhere) = (b.open("/volume/file", CREATE).unwrap(), b.open("/file", CREATE).unwrap());
+    for fd in [there, elsewhere] {
+        b.write(fd, b"data").unwrap();
+    }
+    b.node.broken.set_slow(Some(VOLUME), 5_000_000);
+    assert_eq!((b.node.broken.slow_ns(None), b.node.broken.slow_ns(Some(VOLUME))), (0, 5_000_000));
+    assert_eq!(b.call(nr::fsync, &[elsewhere]), Ok(0));
+    let at = b.room(4);
+    assert_eq!(b.call(nr::pread64, &[elsewhere, at, 4, 0]), Ok(4));
+    assert_eq!(b.start(b.tid, nr::fsync, &[there]), crate::dispatch::Outcome::Blocked);
+    b.node.clock = b.node.next_deadline().expect("a deadline");
+    b.node.on_time();
+    assert_eq!(b.resume(b.tid), Ok(0));
+    b.node.broken.set_slow(Some(VOLUME), 0);
+    assert_eq!(b.call(nr::fsync, &[there]), Ok(0));
+}
+
+#[test]
+fn operations_on_a_volume_meet_faults_by_rate_and_by_number() {
+    let mut b = with_volume();
+    let (there, elsewhere) = (b.open("/volume/file", CREATE).unwrap(), b.open("/file", CREATE).unwrap());
+    let rates = Arc::new(Rates::from([(Kind::FsyncFail, ALWAYS)]));
+    let only = OfVolumes {
+        only: [(Kind::FsyncFail, [VOLUME].into())].into(),
+        named: [((Kind::WriteFail, VOLUME), [2].into())].into(),
+    };
+    let hazards = &mut b.node.container_mut(ContainerId(0)).hazards;
+    hazards.set_with(&rates, &Arc::default(), &Arc::new(only));
+    for fd in [there, elsewhere] {
+        b.write(fd, b"data").unwrap();
+    }
+    assert_eq!(b.call(nr::fsync, &[elsewhere]), Ok(0));
+    assert_eq!(b.call(nr::fsync, &[there]), Err(Errno::EIO));
+    assert_eq!(b.write(elsewhere, b"data"), Ok(4));
+    assert_eq!(b.write(there, b"data"), Err(Errno::EIO), "the second one on the volume");
+    assert_eq!(b.write(there, b"data"), Ok(4));
+    // Among all writes of the service it is the fourth: by that it can be named as well.
+    let hazards = &b.node.container(ContainerId(0)).hazards;
+    assert_eq!((&hazards.met[&Kind::WriteFail][..], hazards.asked[&Kind::WriteFail]), (&[4][..], 5));
+    assert_eq!((&hazards.met[&Kind::FsyncFail][..], hazards.asked[&Kind::FsyncFail]), (&[1][..], 1));
 }

@@ -52,7 +52,7 @@ impl Node {
         let at = self.clock;
         self.tell_ends(at, watch);
         self.vfs = file_systems;
-        self.broken.set_slow(0);
+        self.broken.end_slowness();
         self.start_over(reboot, at);
     }
 
@@ -67,7 +67,7 @@ impl Node {
             after.rearm(TimerKey::Leap, None, Some(end));
         }
         // What is wrong with the disk itself stays so; what it owed to programs is owed to nobody any more.
-        after.broken.set_slow(self.broken.slow_ns());
+        after.broken.stay_slow(&self.broken);
         after.containers = std::mem::take(&mut self.containers);
         for container in &mut after.containers {
             (container.life, container.roots) = (container.life + 1, 0);

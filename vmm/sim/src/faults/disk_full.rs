@@ -1,41 +1,41 @@
-//! A full disk: the machine of a service has no room for another page or name of a file for a while.
+//! A full disk: the machine of a service, or a volume alone, has no room for another page or name of a file for a while.
 
 use bloodhound_abi::SimTime;
 use bloodhound_net::NodeId;
 
-use super::{Draw, Names, Room};
+use super::{DiskPlace, Draw, Names, Room};
 use crate::machine::Machine;
 
 /// See the module's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskFull {
-    /// The node.
-    pub node: NodeId,
+    /// Where.
+    pub place: DiskPlace,
 }
 
 impl Room for DiskFull {
     fn draw(draw: &mut Draw<'_>) -> Option<DiskFull> {
-        Some(DiskFull { node: draw.node()? })
+        Some(DiskFull { place: DiskPlace::draw(draw)? })
     }
 
     fn node(&self) -> Option<NodeId> {
-        Some(self.node)
+        Some(self.place.node)
     }
 
     fn hindered(&self, machine: &Machine) -> Option<&'static str> {
-        machine.world.machine_of(self.node).vfs.trouble().full.then_some("its disk is full already")
+        self.place.trouble(machine).full.then_some("its disk is full already")
     }
 
     fn describe(&self, name: Names<'_>, ms: u64) -> String {
-        format!("the disk of {} is full for {ms} ms (ENOSPC)", name(self.node))
+        format!("{} is full for {ms} ms (ENOSPC)", self.place.describe(name))
     }
 
     fn begin(&self, machine: &mut Machine, _: usize, _: SimTime) {
-        machine.trouble(self.node, |trouble| trouble.full = true);
+        self.place.set_trouble(machine, |trouble| trouble.full = true);
     }
 
     fn end(&self, machine: &mut Machine, _: usize) -> bool {
-        machine.trouble(self.node, |trouble| trouble.full = false);
+        self.place.set_trouble(machine, |trouble| trouble.full = false);
         true
     }
 }

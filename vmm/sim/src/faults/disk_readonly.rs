@@ -1,41 +1,42 @@
-//! File systems that an error has made read-only: nothing on the disk of a service's machine can be changed for a while.
+//! File systems that an error has made read-only: nothing on the disk of a service's machine, or on a volume alone, can be changed for a
+//! while.
 
 use bloodhound_abi::SimTime;
 use bloodhound_net::NodeId;
 
-use super::{Draw, Names, Room};
+use super::{DiskPlace, Draw, Names, Room};
 use crate::machine::Machine;
 
 /// See the module's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskReadonly {
-    /// The node.
-    pub node: NodeId,
+    /// Where.
+    pub place: DiskPlace,
 }
 
 impl Room for DiskReadonly {
     fn draw(draw: &mut Draw<'_>) -> Option<DiskReadonly> {
-        Some(DiskReadonly { node: draw.node()? })
+        Some(DiskReadonly { place: DiskPlace::draw(draw)? })
     }
 
     fn node(&self) -> Option<NodeId> {
-        Some(self.node)
+        Some(self.place.node)
     }
 
     fn hindered(&self, machine: &Machine) -> Option<&'static str> {
-        machine.world.machine_of(self.node).vfs.trouble().read_only.then_some("its disk is read-only already")
+        self.place.trouble(machine).read_only.then_some("its disk is read-only already")
     }
 
     fn describe(&self, name: Names<'_>, ms: u64) -> String {
-        format!("the disk of {} is read-only for {ms} ms (EROFS)", name(self.node))
+        format!("{} is read-only for {ms} ms (EROFS)", self.place.describe(name))
     }
 
     fn begin(&self, machine: &mut Machine, _: usize, _: SimTime) {
-        machine.trouble(self.node, |trouble| trouble.read_only = true);
+        self.place.set_trouble(machine, |trouble| trouble.read_only = true);
     }
 
     fn end(&self, machine: &mut Machine, _: usize) -> bool {
-        machine.trouble(self.node, |trouble| trouble.read_only = false);
+        self.place.set_trouble(machine, |trouble| trouble.read_only = false);
         true
     }
 }

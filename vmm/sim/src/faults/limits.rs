@@ -13,11 +13,14 @@ use bloodhound_kernel::node::MachineId;
 use bloodhound_net::{NodeId, PartitionKind};
 
 use super::planning::targets;
-use super::{Drawn, Fault, Phases, Planned};
+use super::{Drawn, Fault, FaultId, Phases, Planned};
 use crate::scenario::{Scenario, ServiceSpec};
 
-/// The one of a group that is restarted in turn counts under a name that no service has.
-const IN_TURN: u32 = 1 << 31;
+/// The one that is down of those whose turn comes in a rollout counts under a name that no service has, and no other rollout.
+fn in_turn(id: FaultId) -> NodeId {
+    let number = (id.kind as u32) << 24 | (id.target & 0xff) << 16 | id.nth as u32 & 0xffff;
+    NodeId(1 << 31 | number)
+}
 
 /// What the drawn plan must keep to.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -84,16 +87,16 @@ impl Limits {
         let (mut down, mut harmed) = (Until(Vec::new()), Until(Vec::new()));
         for entry in begun {
             let end = end(entry, phases);
-            down.add(takes_down(&entry.fault, scenario), end.after(self.recovery));
+            down.add(takes_down(entry, scenario), end.after(self.recovery));
             harmed.add(harms_disks(&entry.fault, scenario), end);
         }
         let mut plan = Vec::new();
         for Drawn { entry, out } in drawn {
             let end = end(&entry, phases);
-            if self.is_quiet(phases.begin, (entry.begin, end)) || self.is_spared(&entry.fault, scenario) {
+            if self.is_quiet(phases.begin, (entry.begin, end)) || self.is_spared(&entry, scenario) {
                 continue;
             }
-            let (takes, harms) = (takes_down(&entry.fault, scenario), harms_disks(&entry.fault, scenario));
+            let (takes, harms) = (takes_down(&entry, scenario), harms_disks(&entry.fault, scenario));
             let whole = |machine: &MachineId| at_risk.is_some_and(|at_risk| !at_risk.contains(machine));
             let too_many =
                 down.with(&takes, entry.begin) > most || harmed.with(&harms, entry.begin) > most_disks;
@@ -124,10 +127,10 @@ impl Limits {
     }
 
     /// Whether a fault would take down a service that none is to take down.
-    fn is_spared(&self, fault: &Fault, scenario: &Scenario) -> bool {
-        let takes = match fault {
-            Fault::RollingRestart(restart) => restart.nodes.clone(),
-            fault => takes_down(fault, scenario),
+    fn is_spared(&self, entry: &Planned, scenario: &Scenario) -> bool {
+        let takes = match entry.fault.rollout() {
+            Some(rollout) => rollout.nodes.clone(),
+            None => takes_down(entry, scenario),
         };
         takes.iter().any(|node| self.spare.contains(node))
     }
@@ -161,7 +164,8 @@ pub(super) fn end(entry: &Planned, phases: Phases) -> SimTime {
 
 /// The services that a fault takes down: all that a fault of processes hits, with those that share its machine if it hits the machine (the
 /// others hit a container alone, and those that see its processes), and the smaller side of a partition.
-fn takes_down(fault: &Fault, scenario: &Scenario) -> Vec<NodeId> {
+fn takes_down(entry: &Planned, scenario: &Scenario) -> Vec<NodeId> {
+    let fault = &entry.fault;
     if let Fault::Partition(partition) = fault {
         let (a, b) = match &partition.cut {
             PartitionKind::Isolate(node, _) => return vec![*node],
@@ -175,11 +179,11 @@ fn takes_down(fault: &Fault, scenario: &Scenario) -> Vec<NodeId> {
     match fault {
         Fault::GroupPartition(partition) => return partition.nodes.clone(),
         Fault::GroupPower(failure) => return on_machines(&failure.nodes, scenario),
-        // One at a time, beside whatever else is down.
-        Fault::RollingRestart(restart) => {
-            return restart.nodes.first().map(|first| NodeId(IN_TURN | first.0)).into_iter().collect();
-        }
         _ => {}
+    }
+    // One at a time, beside whatever else is down.
+    if fault.rollout().is_some() {
+        return vec![in_turn(entry.id)];
     }
     let of_processes = fault.kind().declaration().group == Group::Process;
     let Some(node) = fault.node().filter(|_| of_processes) else { return Vec::new() };
@@ -208,6 +212,9 @@ fn on_machines(nodes: &[NodeId], scenario: &Scenario) -> Vec<NodeId> {
 
 /// The machines on whose disks a fault is.
 pub(super) fn harms_disks(fault: &Fault, scenario: &Scenario) -> Vec<MachineId> {
+    if let Some(place) = fault.disk_place() {
+        return place.machines(scenario);
+    }
     let of_disk = fault.kind().declaration().group == Group::Disk || fault.kind() == Kind::Replace;
     let node: Vec<NodeId> = fault.node().filter(|_| of_disk).into_iter().collect();
     machines_of(&node, scenario)

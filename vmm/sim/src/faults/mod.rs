@@ -18,6 +18,7 @@ mod clocks;
 mod crash;
 mod crash_loop;
 mod disk_full;
+mod disk_place;
 mod disk_quota;
 mod disk_readonly;
 mod disk_slow;
@@ -39,7 +40,7 @@ mod planning;
 mod power_failure;
 mod replace;
 mod reset;
-mod rolling_restart;
+mod rollout;
 mod schedule;
 mod slow;
 mod starve;
@@ -63,7 +64,7 @@ use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
 use crate::scenario::Scenario;
-use crate::services::State;
+use crate::services::{State, Version};
 use crate::world::Phase;
 
 pub use anew::LATER;
@@ -77,6 +78,7 @@ use clocks::millis;
 pub use crash::Crash;
 pub use crash_loop::CrashLoop;
 pub use disk_full::DiskFull;
+pub use disk_place::DiskPlace;
 pub use disk_quota::DiskQuota;
 pub use disk_readonly::DiskReadonly;
 pub use disk_slow::DiskSlow;
@@ -94,12 +96,12 @@ pub use partition::Partition;
 pub use pause::Pause;
 use plan::{Draw, Drawn, Phases};
 pub use plan::{Epoch, FaultId, Planned};
-use planning::{Grouped, disks_at_risk, only, targets};
-pub use planning::{Planning, ServiceGroup};
+use planning::{Grouped, disks, disks_at_risk, only, targets};
+pub use planning::{NamedVolume, Planning, ServiceGroup, Upgraded, VolumePlaces};
 pub use power_failure::PowerFailure;
 pub use replace::Replace;
 pub use reset::Reset;
-pub use rolling_restart::RollingRestart;
+pub use rollout::{Downgrade, RollingRestart, Rollout, Upgrade};
 pub use schedule::{Scheduled, What};
 pub use slow::Slow;
 pub use starve::Starve;
@@ -265,6 +267,8 @@ pub struct Faults {
     /// Faults of clocks in force, by their entries: by how much the wall clock was set wrong; of a drift, by how much the machine was ahead
     /// before. ns.
     clocks: BTreeMap<usize, i64>,
+    /// The entry that has the say about the version of a service: the last one that is about it.
+    rollouts: BTreeMap<NodeId, usize>,
     /// What links do besides, by entries.
     windows: BTreeMap<usize, Window>,
     /// What some links alone do by the profile, while links are faulty.
@@ -326,7 +330,7 @@ fn plan_of(
     decisions: &mut Decisions,
 ) -> Vec<Drawn> {
     let (targets, stacks, machines) = targets(scenario);
-    let (only, groups) = (only(scenario, &machines), Grouped::all(scenario));
+    let (only, groups, disks) = (only(scenario, &machines), Grouped::all(scenario), disks(scenario));
     let aim = plan::Aim {
         targets: &targets,
         stacks: &stacks,
@@ -334,6 +338,7 @@ fn plan_of(
         only: &only,
         groups: &groups,
         only_groups: &scenario.planning.only_groups,
+        disks: &disks,
     };
     let limits = &scenario.planning.limits;
     let mut drawn = plan::draw(profile, aim, phases, limits.is_some(), decisions);
@@ -495,6 +500,11 @@ impl Machine {
     fn close_hole(&mut self, entry: usize) -> bool {
         let id = self.world.faults.holes.remove(&entry);
         id.is_some_and(|id| self.world.fabric.close_hole(id))
+    }
+
+    /// The version of which a service is to be made.
+    fn ordered(&self, id: NodeId) -> Version {
+        self.world.services.get(&id).map(|service| service.ordered).unwrap_or_default()
     }
 
     /// Why a fault can do nothing to the processes of a node.

@@ -14,7 +14,7 @@ use bloodhound_decisions::{Decisions, Site, WORD, Word};
 use bloodhound_faults::{Begins, FaultSpec, Group, Kind, Setting, Shape};
 use bloodhound_net::NodeId;
 
-use super::planning::Grouped;
+use super::planning::{Disks, Grouped, NamedVolume};
 use super::{Fault, Names};
 use crate::scenario::Scenario;
 
@@ -171,6 +171,8 @@ pub(super) struct Draw<'a> {
     pub(super) targets: &'a [NodeId],
     /// The group that it is about, for kinds that hit groups.
     pub(super) group: Option<&'a Grouped>,
+    /// Which of these places the disk is that it is about: all of a machine's (`None`), or volumes alone.
+    pub(super) disks: &'a [Option<NamedVolume>],
     pub(super) decisions: &'a mut Decisions,
 }
 
@@ -178,6 +180,13 @@ impl Draw<'_> {
     /// The node of a kind that hits each node at times of its own.
     pub(super) fn node(&self) -> Option<NodeId> {
         (self.id.target > 0).then_some(NodeId(self.id.target))
+    }
+
+    /// The disk of a kind that hits disks: a volume alone, or all of a machine's (`None`).
+    pub(super) fn disk(&mut self) -> Option<NamedVolume> {
+        let count = self.disks.len() as u64;
+        let place = if count > 1 { self.choose("disk", count) } else { 0 };
+        self.disks.get(place as usize).cloned().flatten()
     }
 
     /// A number below `bound`.
@@ -242,9 +251,21 @@ pub(super) struct Aim<'a> {
     pub(super) groups: &'a [Grouped],
     /// The only groups that a kind may hit, by their numbers.
     pub(super) only_groups: &'a BTreeMap<Kind, Vec<u32>>,
+    /// Which disks a kind may hit by a service, where that is not the one of its machine.
+    pub(super) disks: &'a Disks,
 }
 
-impl Aim<'_> {
+impl<'a> Aim<'a> {
+    /// Services of which each has a machine and a stack of its own, which all kinds may hit.
+    #[cfg(test)]
+    pub(super) fn plain(nodes: &'a [NodeId]) -> Aim<'a> {
+        static ONLY: BTreeMap<Kind, Vec<NodeId>> = BTreeMap::new();
+        static ONLY_GROUPS: BTreeMap<Kind, Vec<u32>> = BTreeMap::new();
+        static DISKS: Disks = Disks::new();
+        let (targets, stacks, machines) = (nodes, nodes, nodes);
+        Aim { targets, stacks, machines, only: &ONLY, groups: &[], only_groups: &ONLY_GROUPS, disks: &DISKS }
+    }
+
     /// Those of a list that a kind may hit.
     fn of(&self, kind: Kind, list: &[NodeId]) -> Vec<NodeId> {
         let only = self.only.get(&kind);
@@ -287,10 +308,12 @@ pub(super) fn draw(
         let kind = declaration.kind;
         let setting = profile.get(kind);
         let (targets, stacks) = (aim.of(kind, aim.targets), aim.of(kind, aim.stacks));
+        let on = |target: u32| aim.disks.get(&(kind, NodeId(target))).map_or(&[][..], Vec::as_slice);
         let machines = aim.of(kind, aim.machines);
         let mut chain = |target: u32, decisions: &mut Decisions| {
             let targets = if target == 0 { &stacks } else { &targets };
-            chain((kind, target, setting), (targets, None), (phases, all), decisions, &mut plan);
+            let whom = (&targets[..], None, on(target));
+            chain((kind, target, setting), whom, (phases, all), decisions, &mut plan);
         };
         match declaration.begins {
             Begins::Link | Begins::Asked => {}
@@ -303,7 +326,7 @@ pub(super) fn draw(
             Begins::ByMachine => machines.iter().for_each(|node| chain(node.0, decisions)),
             Begins::ByGroup => {
                 for group in aim.groups_of(kind) {
-                    let whom = (&group.nodes[..], Some(group));
+                    let whom = (&group.nodes[..], Some(group), &[][..]);
                     self::chain((kind, group.number, setting), whom, (phases, all), decisions, &mut plan);
                 }
             }
@@ -321,7 +344,7 @@ pub(super) fn draw(
 /// Draws the entries of one kind and target.
 fn chain(
     (kind, target, setting): (Kind, u32, &Setting),
-    (targets, group): (&[NodeId], Option<&Grouped>),
+    (targets, group, disks): (&[NodeId], Option<&Grouped>, &[Option<NamedVolume>]),
     (phases, all): (Phases, bool),
     decisions: &mut Decisions,
     plan: &mut Vec<Drawn>,
@@ -340,7 +363,7 @@ fn chain(
         if out && !all {
             continue;
         }
-        let mut draw = Draw { id, setting, targets, group, decisions: &mut *decisions };
+        let mut draw = Draw { id, setting, targets, group, disks, decisions: &mut *decisions };
         let duration = draw.duration();
         if let Some(fault) = Fault::draw(kind, &mut draw) {
             plan.push(Drawn { entry: Planned { id, begin, duration, fault }, out });
@@ -361,7 +384,8 @@ fn standing(
     if out && !all {
         return;
     }
-    if let Some(fault) = Fault::draw(kind, &mut Draw { id, setting, targets, group: None, decisions }) {
+    let mut draw = Draw { id, setting, targets, group: None, disks: &[], decisions };
+    if let Some(fault) = Fault::draw(kind, &mut draw) {
         plan.push(Drawn { entry: Planned { id, begin: phases.begin, duration: 0, fault }, out });
     }
 }
@@ -441,15 +465,7 @@ mod tests {
         let seed = log.seed;
         let mut decisions = Decisions::new(log, Mode::Strict);
         decisions.begin_run(seed);
-        let aim = Aim {
-            targets: &targets(),
-            stacks: &targets(),
-            machines: &targets(),
-            only: &BTreeMap::new(),
-            groups: &[],
-            only_groups: &BTreeMap::new(),
-        };
-        let plan = draw(profile, aim, phases(), false, &mut decisions);
+        let plan = draw(profile, Aim::plain(&targets()), phases(), false, &mut decisions);
         assert_eq!(decisions.divergences(), []);
         plan.into_iter().map(|drawn| drawn.entry).collect()
     }
@@ -558,15 +574,7 @@ mod tests {
         for seed in 0..200 {
             let mut decisions = Decisions::seeded(seed);
             let targets = targets();
-            let (only, only_groups) = (&BTreeMap::new(), &BTreeMap::new());
-            let aim = Aim {
-                targets: &targets,
-                stacks: &targets,
-                machines: &targets,
-                only,
-                groups: &[],
-                only_groups,
-            };
+            let aim = Aim::plain(&targets);
             let plan = draw(&profile(), aim, phases(), false, &mut decisions);
             before += plan.iter().filter(|drawn| drawn.entry.begin > now).count() as u64;
             let mut rest = draw(&profile(), aim, phases().anew(first, now), false, &mut decisions);

@@ -10,12 +10,34 @@ use bloodhound_decisions::{Decisions, Site, Word};
 use bloodhound_faults::{Begins, FaultSpec, Group, Kind};
 use bloodhound_kernel::node::MachineId;
 use bloodhound_net::NodeId;
+use bloodhound_vfs::Volume;
 
 use super::{Epoch, FaultId, Limits, Names, Scheduled, Trigger, What, Window};
 use crate::scenario::{Scenario, ServiceSpec};
 
 /// From which nodes to which a link goes; none: from or to all.
 pub type Ends = (Vec<NodeId>, Vec<NodeId>);
+
+/// A volume that faults may be about, with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedVolume {
+    /// Its number: its place in [`Planning::volumes`].
+    pub volume: Volume,
+    /// The name in the compose file.
+    pub name: String,
+}
+
+/// Where services mount a volume that faults may be about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumePlaces {
+    /// Its name in the compose file.
+    pub name: String,
+    /// The services, and the paths in them.
+    pub places: Vec<(NodeId, Vec<u8>)>,
+}
+
+/// Which disks kinds may hit by services, where that is not the one of the service's machine: all of that (`None`), or volumes alone.
+pub(super) type Disks = BTreeMap<(Kind, NodeId), Vec<Option<NamedVolume>>>;
 
 /// What a configuration says about the plan beside rates: entries of its own, limits, and who may be hit by what.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -34,13 +56,29 @@ pub struct Planning {
     pub links: BTreeMap<Kind, Vec<Ends>>,
     /// Programs have to ask the name server for other services, whether or not anything happens to questions.
     pub asks_names: bool,
+    /// Of what services are made after an upgrade.
+    pub upgrades: BTreeMap<NodeId, Upgraded>,
+    /// The volumes that faults may be about.
+    pub volumes: Vec<VolumePlaces>,
+    /// The volumes that a kind of faults of disks may hit, beside the services of `only`, and no others.
+    pub only_volumes: BTreeMap<Kind, Vec<Volume>>,
+}
+
+/// Of what a service is made after an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upgraded {
+    /// The name of the image or definition.
+    pub name: String,
+    /// The container. Its place in the network, its machine and what it depends on are as before.
+    pub spec: ServiceSpec,
 }
 
 /// What the digest of the inputs takes: what is not written is not printed, so that there is one thing more to write changes no input
 /// without it.
 impl fmt::Debug for Planning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Planning { schedule, limits, only, only_groups, groups, links, asks_names } = self;
+        let Planning { schedule, limits, only, only_groups, groups, links, .. } = self;
+        let Planning { asks_names, upgrades, volumes, only_volumes, .. } = self;
         let mut out = f.debug_struct("Planning");
         out.field("schedule", schedule).field("limits", limits).field("only", only);
         if !groups.is_empty() {
@@ -54,6 +92,12 @@ impl fmt::Debug for Planning {
         }
         if *asks_names {
             out.field("asks_names", asks_names);
+        }
+        if !upgrades.is_empty() {
+            out.field("upgrades", upgrades);
+        }
+        if !volumes.is_empty() {
+            out.field("volumes", volumes).field("only_volumes", only_volumes);
         }
         out.finish()
     }
@@ -77,10 +121,39 @@ impl Planning {
         }
     }
 
+    /// The entries for what happens the so manieth time on a disk.
+    pub(super) fn written(&self, kind: Kind, number: u64) -> impl Iterator<Item = &Scheduled> {
+        let of_kind = self.schedule.iter().filter(move |entry| entry.kind == kind);
+        of_kind.filter(move |entry| entry.trigger == Trigger::Nth(number))
+    }
+
     /// Whether a fault is written for what a service does, or its machine meets, the so manieth time.
     pub(super) fn is_written(&self, kind: Kind, node: NodeId, number: u64) -> bool {
-        let mut of_kind = self.schedule.iter().filter(|entry| entry.kind == kind);
-        of_kind.any(|entry| entry.trigger == Trigger::Nth(number) && entry.nodes.contains(&node))
+        self.written(kind, number).any(|entry| entry.volume.is_none() && entry.nodes.contains(&node))
+    }
+
+    /// The services that mount a volume, and where.
+    pub(crate) fn places_of(&self, volume: Volume) -> &[(NodeId, Vec<u8>)] {
+        self.volumes.get(volume.0 as usize).map_or(&[], |volume| &volume.places)
+    }
+
+    /// Whether a service mounts a volume.
+    pub(super) fn mounts(&self, node: NodeId, volume: Volume) -> bool {
+        self.places_of(volume).iter().any(|(other, _)| *other == node)
+    }
+
+    /// A volume with its name.
+    pub(super) fn named(&self, volume: Volume) -> Option<NamedVolume> {
+        let name = self.volumes.get(volume.0 as usize)?.name.clone();
+        Some(NamedVolume { volume, name })
+    }
+
+    /// The volumes that are mounted in a service, with their paths there.
+    pub(crate) fn volumes_in(&self, node: NodeId) -> impl Iterator<Item = (Volume, &[u8])> {
+        let all = self.volumes.iter().enumerate().flat_map(|(number, volume)| {
+            volume.places.iter().map(move |(other, path)| (Volume(number as u32), *other, &path[..]))
+        });
+        all.filter(move |(_, other, _)| *other == node).map(|(volume, _, path)| (volume, path))
     }
 
     /// What links do that a profile does to some links alone.
@@ -107,6 +180,8 @@ pub(super) struct Grouped {
     pub(super) name: String,
     /// The services.
     pub(super) nodes: Vec<NodeId>,
+    /// Those of them that can be upgraded.
+    pub(super) upgrades: Vec<NodeId>,
     /// The first service that faults may hit on each machine that has one of them.
     pub(super) machines: Vec<NodeId>,
     /// The network stacks that they use.
@@ -129,11 +204,13 @@ impl Grouped {
             .filter_map(|node| spec(*node))
             .map(|spec| spec.sharing.net.unwrap_or(spec.node))
             .collect();
+        let is_upgraded = |node: &&NodeId| scenario.planning.upgrades.contains_key(node);
         let (of_group, rest) = stacks.into_iter().partition(|node| used.contains(node));
         Grouped {
             number,
             name: name.to_owned(),
             machines: machines.into_iter().filter(of_machine).collect(),
+            upgrades: nodes.iter().filter(is_upgraded).copied().collect(),
             nodes,
             stacks: of_group,
             rest,
@@ -166,6 +243,10 @@ pub(super) fn in_words(group: &str, nodes: &[NodeId], name: Names<'_>) -> String
 /// The only services that kinds may hit: for kinds that hit machines, the first of each machine, if any of its services is named.
 pub(super) fn only(scenario: &Scenario, machines: &[NodeId]) -> BTreeMap<Kind, Vec<NodeId>> {
     let mut only = scenario.planning.only.clone();
+    for (kind, volumes) in &scenario.planning.only_volumes {
+        let nodes = only.entry(*kind).or_default();
+        nodes.extend(volumes.iter().filter_map(|volume| stands_for(scenario, *volume)));
+    }
     let machine =
         |node: &NodeId| scenario.services.iter().find(|s| s.node == *node).map(ServiceSpec::machine);
     for (_, named) in only.iter_mut().filter(|(kind, _)| kind.declaration().begins == Begins::ByMachine) {
@@ -173,6 +254,29 @@ pub(super) fn only(scenario: &Scenario, machines: &[NodeId]) -> BTreeMap<Kind, V
         *named = machines.iter().filter(|first| hit.contains(&machine(first))).copied().collect();
     }
     only
+}
+
+/// The service that stands for a volume: the first one that mounts it and that faults may hit.
+fn stands_for(scenario: &Scenario, volume: Volume) -> Option<NodeId> {
+    let mounts = |spec: &&ServiceSpec| spec.faulty && scenario.planning.mounts(spec.node, volume);
+    scenario.services.iter().find(mounts).map(|spec| spec.node)
+}
+
+/// Which disks kinds may hit, where volumes are named.
+pub(super) fn disks(scenario: &Scenario) -> Disks {
+    let mut disks = Disks::new();
+    let planning = &scenario.planning;
+    for (kind, volumes) in &planning.only_volumes {
+        for node in planning.only.get(kind).into_iter().flatten() {
+            disks.insert((*kind, *node), vec![None]);
+        }
+        for volume in volumes {
+            if let Some(node) = stands_for(scenario, *volume) {
+                disks.entry((*kind, node)).or_default().push(planning.named(*volume));
+            }
+        }
+    }
+    disks
 }
 
 /// The services that faults may hit, those of them that have a network stack of their own, and the first of them on each machine.

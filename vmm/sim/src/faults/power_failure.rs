@@ -9,10 +9,10 @@ use bloodhound_decisions::{NodeRandom, PowerPart, Site};
 use bloodhound_faults::Kind;
 use bloodhound_kernel::node::{MachineId, Reboot};
 use bloodhound_net::{NodeId, Stack};
-use bloodhound_vfs::{Aspect, PowerReport};
+use bloodhound_vfs::{Aspect, PowerReport, Volume};
 
 use super::disk_quota::place;
-use super::{Draw, FaultId, Names, Room};
+use super::{Draw, FaultId, Names, Planning, Room};
 use crate::machine::Machine;
 use crate::notice::{Notice, Target};
 use crate::record::Parts;
@@ -103,9 +103,10 @@ pub(super) fn take_for_good(machine: &mut Machine, node: NodeId, entry: usize) {
     let id = fall(machine, node, entry);
     let scenario = machine.scenario.clone();
     let epoch_ns = machine.world.nodes[&id].config.epoch_ns;
+    let versions = machine.world.services.iter().map(|(node, service)| (*node, service.version)).collect();
     let reboot = reboot(machine, id);
     let Parts { node: of_machine, base, decisions, mut record, .. } = machine.parts(id);
-    match crate::setup::file_systems_of(&scenario, id, epoch_ns, base, decisions) {
+    match crate::setup::file_systems_of(&scenario, (id, &versions), epoch_ns, base, decisions) {
         Ok(file_systems) => of_machine.replace(reboot, file_systems, &mut record),
         Err(e) => {
             let text = format!("an empty disk cannot be made: {e}");
@@ -198,28 +199,57 @@ fn lose_a_file(machine: &mut Machine, on: MachineId, first: NodeId, entry: usize
     let number = *number;
     let services = services_on(machine, on);
     let planning = &machine.scenario.planning;
-    let written =
-        services.iter().find(|node| planning.is_written(Kind::VanishedFile, **node, number)).copied();
-    let drawn = match planning.only.get(&Kind::VanishedFile) {
-        None => Some(first),
-        Some(only) => services.into_iter().find(|node| only.contains(node)),
-    };
-    let Some(service) = written.or(drawn.filter(|_| rate > 0)) else { return };
+    let written = vanishes(planning, &services, number);
+    let drawn = may_vanish(planning, &services, first);
+    let Some((service, volume)) = written.or(drawn.filter(|_| rate > 0)) else { return };
     let id = FaultId { kind: Kind::VanishedFile, target: service.0, nth: failure(machine, entry) };
     let (at, mounts) = place(machine, service);
     let Parts { node, decisions, .. } = machine.parts(at);
-    let files = node.vfs.vanishable(mounts);
+    let files = node.vfs.vanishable(mounts, volume);
     let happens = decisions.chance(id.site("happens"), rate) || written.is_some();
     if !happens || files == 0 {
         return;
     }
     let which = decisions.choose(id.site("file"), files);
-    if let Some(path) = node.vfs.vanish(mounts, which) {
+    if let Some(path) = node.vfs.vanish((mounts, volume), which) {
         let faults = &mut machine.world.faults;
         *faults.hits.entry(Kind::VanishedFile).or_default() += 1;
         faults.questioned.push((Kind::VanishedFile, service, number));
         machine.note(Some(service), Notice::Target(Target::File(path)));
     }
+}
+
+/// Of which service, or volume that it mounts, a file is written to vanish at the failure of its machine of this number.
+fn vanishes(planning: &Planning, services: &[NodeId], number: u64) -> Option<(NodeId, Option<Volume>)> {
+    let is_written = |node: &&NodeId| planning.is_written(Kind::VanishedFile, **node, number);
+    let of_service = services.iter().find(is_written).map(|node| (*node, None));
+    let volumes = planning.written(Kind::VanishedFile, number).filter_map(|entry| entry.volume);
+    of_service.or_else(|| mounted(planning, services, volumes))
+}
+
+/// Of which one a file may vanish: where services or volumes are named that the kind may hit, one of these on the machine.
+fn may_vanish(planning: &Planning, services: &[NodeId], first: NodeId) -> Option<(NodeId, Option<Volume>)> {
+    let only = planning.only.get(&Kind::VanishedFile);
+    let of_service = || services.iter().find(|node| only.is_some_and(|only| only.contains(node)));
+    match planning.only_volumes.get(&Kind::VanishedFile) {
+        None if only.is_none() => Some((first, None)),
+        volumes => {
+            let volumes = volumes.into_iter().flatten().copied();
+            of_service().map(|node| (*node, None)).or_else(|| mounted(planning, services, volumes))
+        }
+    }
+}
+
+/// The first of some volumes that one of these services mounts.
+fn mounted(
+    planning: &Planning,
+    services: &[NodeId],
+    mut volumes: impl Iterator<Item = Volume>,
+) -> Option<(NodeId, Option<Volume>)> {
+    volumes.find_map(|volume| {
+        let node = services.iter().find(|node| planning.mounts(**node, volume))?;
+        Some((*node, Some(volume)))
+    })
 }
 
 /// By which number the choices about a failure are named: that of the entry, or of the one as which it is written, so that what survives is the

@@ -8,6 +8,7 @@ use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
 use bloodhound_faults::{Begins, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind, Routed};
+use bloodhound_vfs::Volume;
 
 use super::planning::{Grouped, targets};
 use super::triggers::{Trigger, Waiting};
@@ -31,6 +32,8 @@ pub struct Scheduled {
     pub duration: Option<u64>,
     /// How much at most, ns, for kinds that stand for the whole phase and for answers of name servers; `None`: as configured.
     pub most: Option<u64>,
+    /// The volume that a fault of disks is about; the nodes are those that mount it.
+    pub volume: Option<Volume>,
 }
 
 /// What an entry says of its parameters.
@@ -99,7 +102,9 @@ impl Scheduled {
             Grouped::new(0, named.map_or("", |group| &group.name), nodes, scenario)
         });
         let group = group.as_ref();
-        let mut draw = Draw { id, setting: &setting, targets: nodes, group, decisions: &mut *decisions };
+        let disks = [self.volume.and_then(|volume| scenario.planning.named(volume))];
+        let (setting, disks) = (&setting, &disks[..]);
+        let mut draw = Draw { id, setting, targets: nodes, group, disks, decisions: &mut *decisions };
         let duration = match self.duration {
             Some(ns) => ns,
             // The time of such a kind is no duration: it lasts until the heal.
@@ -111,7 +116,7 @@ impl Scheduled {
             What::As(seed, as_id) => {
                 let mut decisions = Decisions::seeded(*seed);
                 let decisions = &mut decisions;
-                let mut draw = Draw { id: *as_id, setting: &setting, targets: nodes, group, decisions };
+                let mut draw = Draw { id: *as_id, setting, targets: nodes, group, disks, decisions };
                 Fault::draw(self.kind, &mut draw)?
             }
             What::Cut(cut) => Fault::Partition(Partition { cut: cut.clone() }),

@@ -118,7 +118,8 @@ impl Machine {
             }
             Moment::PreStop => {
                 let now = self.world.now;
-                self.service(id).state = State::Running(pid);
+                let service = self.service(id);
+                (service.state, service.ordered) = (State::Running(pid), service.version);
                 self.world.queue.push(now, crate::queue::Due::HealthCheck(id));
             }
         }

@@ -49,9 +49,21 @@ pub enum State {
     Crashed,
 }
 
+/// Of which of its definitions the container of a service is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// That with which the run begins.
+    #[default]
+    First,
+    /// That of an upgrade ([`crate::faults::Planning::upgrades`]).
+    Next,
+}
+
 /// Something happened to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceChange {
+    /// Its container was made anew of this version, to be started.
+    Remade(Version),
     /// Its command runs.
     Started,
     /// Its health check has passed, as it had not since its start or since it became unhealthy.
@@ -112,6 +124,10 @@ pub struct Service {
     pub struck: Option<SimTime>,
     /// How long it has to end when it is asked to, if not as long as it says itself, ns.
     pub grace: Option<u64>,
+    /// Of what its container is made.
+    pub version: Version,
+    /// Of what it is made when it starts next.
+    pub ordered: Version,
 }
 
 impl Service {
@@ -140,14 +156,10 @@ impl Service {
 }
 
 impl Machine {
+    /// Of what a container is made.
     pub(crate) fn spec(&self, id: NodeId) -> Option<Arc<ServiceSpec>> {
-        self.scenario
-            .services
-            .iter()
-            .chain(&self.scenario.helpers)
-            .find(|s| s.node == id)
-            .cloned()
-            .map(Arc::new)
+        let version = self.world.services.get(&id).map(|service| service.version);
+        self.scenario.definition(id, version.unwrap_or_default()).cloned().map(Arc::new)
     }
 
     fn service(&mut self, id: NodeId) -> &mut Service {
@@ -183,7 +195,8 @@ impl Machine {
     }
 
     pub(crate) fn start_service(&mut self, id: NodeId) {
-        let Some(spec) = self.spec(id) else { return };
+        let ordered = self.service(id).ordered;
+        let Some(spec) = self.scenario.definition(id, ordered).cloned().map(Arc::new) else { return };
         if matches!(self.service(id).state, State::Running(_) | State::Stopping(_)) || self.must_wait(&spec) {
             return;
         }
@@ -253,7 +266,7 @@ impl Machine {
     }
 
     /// A restarted container has a fresh network stack and IPC namespace, and empty tmpfs mounts (/dev/shm, those of the
-    /// compose file), and its command is process 1 again; its files stay, those in /tmp and /run too.
+    /// compose file), and its command is process 1 again; its files stay, those in /tmp and /run too, unless it is made of something else now.
     fn renew(&mut self, id: NodeId, spec: &ServiceSpec) -> Result<(), Errno> {
         self.keep_files(id);
         // Nothing may take the new processes for those that had their numbers.
@@ -264,9 +277,17 @@ impl Machine {
         let life = nodes[&machine].container(container).life + 1;
         let mut net = crate::setup::stack(spec, life, &mut self.world.decisions);
         net.hold_questions(self.world.faults.names.is_some());
+        let (scenario, version) = (self.scenario.clone(), self.service(id).ordered);
+        let is_other = self.service(id).version != version;
         let mut parts = self.parts(machine);
         let (node, outside) = parts.split();
-        node.renew_container(container, net, outside.base)
+        if !is_other {
+            return node.renew_container(container, net, outside.base);
+        }
+        crate::setup::remake((node, container), &scenario, (spec, net), outside.base)?;
+        self.service(id).version = version;
+        self.note(Some(id), Notice::Service(ServiceChange::Remade(version)));
+        Ok(())
     }
 
     /// Nothing may be taken any more for the tasks of a machine that are gone.

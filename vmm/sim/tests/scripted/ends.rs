@@ -15,6 +15,7 @@ fn scheduled(entries: &[(u64, Kind, u32, u64)]) -> (SimTime, Machine) {
         what: What::Drawn,
         duration: Some(duration * MS),
         most: None,
+        volume: None,
     };
     scenario.services[1].sharing = Sharing { machine: Some(NodeId(1)), ..Sharing::default() };
     scenario.planning.schedule = entries.iter().map(entry).collect();

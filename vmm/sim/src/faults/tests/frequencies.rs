@@ -42,19 +42,13 @@ fn plan(profile: &FaultSpec, seed: u64) -> Vec<Planned> {
         number,
         name: format!("zone{number}"),
         nodes: of.to_vec(),
+        upgrades: of.to_vec(),
         machines: of[..1].to_vec(),
         stacks: of.to_vec(),
         rest: rest.to_vec(),
     };
     let groups = [group(1, &nodes[..2], &nodes[2..]), group(2, &nodes[2..], &nodes[..2])];
-    let aim = Aim {
-        targets: &nodes,
-        stacks: &nodes,
-        machines: &nodes[..2],
-        only: &BTreeMap::new(),
-        groups: &groups,
-        only_groups: &BTreeMap::new(),
-    };
+    let aim = Aim { machines: &nodes[..2], groups: &groups, ..Aim::plain(&nodes) };
     let end = SimTime(500 + (STEPS + 1) * 10 * MS);
     let phases = Phases { begin: SimTime(500), end, step: 10 * MS, ..Phases::default() };
     let drawn = draw(profile, aim, phases, false, &mut Decisions::seeded(seed));
