@@ -4,6 +4,8 @@
 //! Neighbours: `message` (sending and receiving), `sockopt` (options), [`crate::unix`], [`crate::inet`].
 
 mod create;
+#[cfg(test)]
+mod families;
 mod kinds;
 #[cfg(test)]
 mod options;
@@ -385,10 +387,8 @@ fn connect_inet(
         k.node.net.of_mut(id).disconnect(id, now)?;
         return Ok(0);
     }
-    let InetSocket { v6, proto, .. } = *k.inet(id)?;
-    // A datagram socket of AF_INET6 takes IPv4 addresses as well.
-    let plain = v6 && proto.is_datagram() && addr.family() == Some(c::AF_INET);
-    let peer = addr.to_inet(v6 && !plain);
+    let InetSocket { proto, .. } = *k.inet(id)?;
+    let peer = k.connect_target(id, addr)?;
     // "EACCES: The user tried to connect to a broadcast address without having the socket broadcast flag enabled" (connect(2)).
     if proto.is_datagram()
         && !k.inet(id)?.generic.is_set(c::SOL_SOCKET, c::SO_BROADCAST)
