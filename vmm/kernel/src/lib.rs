@@ -15,6 +15,7 @@ pub mod asking;
 pub mod buffers;
 pub mod caps;
 pub mod container;
+pub mod credentials;
 pub mod ctx;
 pub mod disk;
 pub mod dispatch;

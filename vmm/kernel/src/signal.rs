@@ -165,7 +165,8 @@ impl Node {
     pub(crate) fn dumps_core(&self, pid: Pid) -> bool {
         let process = self.process(pid);
         // "The process does not have the 'dumpable' attribute" leaves no core file (core(5), prctl(2)).
-        process.dumpable != 0 && process.limits[c::RLIMIT_CORE as usize].cur >= crate::mm::PAGE
+        let dumpable = self.mms.get(process.mm).is_some_and(|mm| mm.kept.dumpable != 0);
+        dumpable && process.limits[c::RLIMIT_CORE as usize].cur >= crate::mm::PAGE
     }
 
     /// Sends a signal to a whole process; the main thread takes it if it does not block it.
@@ -541,7 +542,9 @@ impl Node {
     /// SIGCHLD and a wake-up for the parent.
     pub(crate) fn tell_parent(&mut self, pid: Pid, code: u64, status: i32) {
         let process = self.process(pid);
-        let (ppid, uid, exit_signal) = (process.ppid, process.cred.uid, process.exit_signal);
+        let (ppid, exit_signal) = (process.ppid, process.exit_signal);
+        // "si_uid: The real user ID of the child" (wait(2)).
+        let uid = self.credentials_of(process).real_ids[0];
         let parent_thread = process.parent_thread;
         if self.processes.get(&ppid).is_none_or(|p| p.zombie.is_some()) {
             return;

@@ -167,10 +167,11 @@ impl Node {
     /// (`__sigqueue_alloc` of Linux).
     pub(crate) fn may_queue(&self, pid: Pid) -> bool {
         let process = self.process(pid);
-        let (limit, user) = (process.limits[c::RLIMIT_SIGPENDING as usize].cur, process.real_ids[0]);
-        let of_tasks =
-            |p: &Process| p.threads.iter().map(|tid| self.task(*tid).pending.queued()).sum::<u64>();
-        let users = self.processes.values().filter(|p| p.real_ids[0] == user);
-        users.map(|p| p.pending.queued() + of_tasks(p) + p.timers.len() as u64).sum::<u64>() < limit
+        let limit = process.limits[c::RLIMIT_SIGPENDING as usize].cur;
+        let user = self.credentials_of(process).real_ids[0];
+        let users = self.processes.values().filter(|p| self.credentials_of(p).real_ids[0] == user);
+        let of_processes = users.map(|p| p.pending.queued() + p.timers.len() as u64).sum::<u64>();
+        let tasks = self.tasks.values().filter(|task| task.credentials.real_ids[0] == user);
+        of_processes + tasks.map(|task| task.pending.queued()).sum::<u64>() < limit
     }
 }

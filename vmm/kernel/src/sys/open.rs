@@ -353,6 +353,7 @@ impl Ctx<'_> {
                         return err(Errno::EISDIR);
                     }
                     view.permit(synth, cred, MAY_READ)?;
+                    view.may_open(synth)?;
                     not_direct(flags)?;
                 }
                 Ok(File::new(FileKind::SyntheticDir { path, entries: Arc::default() }, kept))
@@ -375,6 +376,7 @@ impl Ctx<'_> {
                     return err(if read_only { Errno::EROFS } else { Errno::EACCES });
                 }
                 view.permit(synth, cred, want)?;
+                view.may_open(synth)?;
                 not_direct(flags)?;
                 let data = if read { view.read(synth)? } else { Vec::new() };
                 Ok(File::new(FileKind::Synthetic { path, data: Arc::new(data) }, kept))

@@ -6,12 +6,11 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
 
-use crate::caps::CAP_SYS_PTRACE;
+use crate::credentials::Asks;
 use crate::ctx::*;
 use crate::file::{File, FileKind, ProcessRef};
 use crate::ids::*;
 use crate::node::Node;
-use crate::process::Process;
 use crate::wait::SysResult;
 
 impl Node {
@@ -42,10 +41,9 @@ impl Ctx<'_> {
         self.open_file(File::new(FileKind::Process(named), c::O_RDWR | flags), true)
     }
 
-    /// The access mode PTRACE_MODE_ATTACH_REALCREDS (ptrace(2)), without what a security module such as Yama adds.
-    pub(super) fn may_attach(&self, other: &Process) -> bool {
-        let same = self.same_ids(other) && other.dumpable == 1;
-        other.pid == self.pid || same || self.process().caps.has(CAP_SYS_PTRACE)
+    /// The access mode PTRACE_MODE_ATTACH_REALCREDS (ptrace(2)).
+    pub(super) fn may_attach(&self, other: Tid) -> bool {
+        self.node.may_trace(self.tid, other, Asks::ByCall)
     }
 
     /// The process of a process descriptor, and whether calls with it do not sleep. EBADF for any other one; `None`: it is gone.
@@ -115,7 +113,7 @@ pub fn pidfd_getfd(k: &mut Ctx<'_>, fd: Fd, target: Fd, flags: Hex) -> SysResult
     let (process, _) = k.pidfd(fd)?;
     let process = process.ok_or(Errno::ESRCH)?;
     let other = k.node.process(process);
-    if !k.may_attach(other) {
+    if !k.may_attach(Tid(process.0)) {
         return err(Errno::EPERM);
     }
     if other.zombie.is_some() {

@@ -60,7 +60,7 @@ fn move_memory(
     if other.zombie.is_some() {
         return err(Errno::ESRCH);
     }
-    if !k.may_attach(other) {
+    if !k.may_attach(k.pid_ns().tid(pid as u32)) {
         return err(Errno::EPERM);
     }
     let mm = other.mm;
