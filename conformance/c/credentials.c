@@ -1,14 +1,12 @@
 /* What belongs to a thread, what to a process, and what to memory: ids and capabilities (credentials(7), capabilities(7)), no_new_privs, the
  * "dumpable" attribute and its kin, and what of them a program gets that is executed. Run by root it has more to show. */
-#include "tap.h"
+#include "obey.h"
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <sched.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -58,47 +56,6 @@ static int writes(const char *path, const char *text)
 	int held = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
 	close(fd);
 	return held;
-}
-
-/* Threads that do something when they are told to, and then end or stay. */
-struct other {
-	pthread_t thread;
-	sem_t go, done;
-	long (*does)(void);
-	long result;
-	pid_t tid;
-};
-
-static void *obeys(void *argument)
-{
-	struct other *me = argument;
-	me->tid = gettid();
-	sem_post(&me->done);
-	for (;;) {
-		while (sem_wait(&me->go) != 0)
-			;
-		if (!me->does)
-			return NULL;
-		me->result = me->does();
-		sem_post(&me->done);
-	}
-}
-
-static void begin(struct other *other)
-{
-	sem_init(&other->go, 0, 0), sem_init(&other->done, 0, 0);
-	REQUIRE(pthread_create(&other->thread, NULL, obeys, other) == 0);
-	sem_wait(&other->done);
-}
-
-static long tell(struct other *other, long (*does)(void))
-{
-	other->does = does;
-	sem_post(&other->go);
-	if (!does)
-		return pthread_join(other->thread, NULL);
-	sem_wait(&other->done);
-	return other->result;
 }
 
 static long no_new_privs(void) { return control(PR_GET_NO_NEW_PRIVS, 0); }

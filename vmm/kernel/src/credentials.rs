@@ -121,12 +121,15 @@ pub struct First {
     pub credentials: Credentials,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privs: bool,
+    /// The signals that it blocked.
+    pub sigmask: u64,
 }
 
 impl First {
     /// Of this thread.
     pub fn of(task: &Task) -> First {
-        First { nice: task.nice, credentials: task.credentials.clone(), no_new_privs: task.no_new_privs }
+        let (nice, credentials) = (task.nice, task.credentials.clone());
+        First { nice, credentials, no_new_privs: task.no_new_privs, sigmask: task.sigmask }
     }
 }
 

@@ -364,7 +364,8 @@ impl Ctx<'_> {
         let Some(mut task) = self.node.tasks.remove(&self.tid) else { return };
         task.tid = leader;
         self.node.tasks.insert(leader, task);
-        self.node.process_mut(self.pid).threads = vec![leader];
+        let process = self.node.process_mut(self.pid);
+        (process.threads, process.chosen) = (vec![leader], leader);
         let old = self.tid;
         for t in &mut self.node.run_queue {
             if *t == old {

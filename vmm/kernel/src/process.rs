@@ -181,6 +181,8 @@ pub struct Process {
     pub pending: crate::signal::Pending,
     /// Which thread was woken for a signal of the whole process: the others leave it to that one.
     pub takers: BTreeMap<u32, Tid>,
+    /// The thread that was chosen last among several to take such a signal.
+    pub chosen: Tid,
     /// Limits by RLIMIT_* number.
     pub limits: [Rlimit; 16],
     /// Set when the process is gone and its parent has not waited yet.

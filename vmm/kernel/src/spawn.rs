@@ -70,6 +70,7 @@ impl Node {
             actions: self.actions.insert(Shared::new(Arc::new(vec![Sigaction::default(); 64]))),
             pending: Default::default(),
             takers: Default::default(),
+            chosen: tid,
             limits: settings.limits,
             zombie: None,
             first: First::of(&task),

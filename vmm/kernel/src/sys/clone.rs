@@ -259,7 +259,7 @@ impl Ctx<'_> {
         child.sibling = self.node.next_sibling();
         child.threads = Vec::new();
         child.pending = Default::default();
-        child.takers = Default::default();
+        (child.takers, child.chosen) = (Default::default(), tid);
         // clone takes any byte for the signal; one that does not exist is never sent (do_notify_parent).
         if !sibling {
             child.exit_signal = if r.exit_signal <= 64 { r.exit_signal } else { 0 };

@@ -55,6 +55,7 @@ impl Node {
             self.process_mut(pid).first = first;
         }
         outside.tell(self, (pid, tid), &Told::Ended { status });
+        self.pass_choice(pid, tid);
         let process = self.process_mut(pid);
         process.threads.retain(|t| *t != tid);
         if process.threads.is_empty() {
