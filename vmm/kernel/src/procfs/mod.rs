@@ -473,6 +473,8 @@ pub fn anonymous_ino(kind: &FileKind) -> u64 {
         FileKind::Console(stream) => (3, *stream as u32),
         // Behind the three streams.
         FileKind::Netlink(socket) => (3, 16 + socket.0),
+        // Files of mqueuefs, one for each queue, behind all of these.
+        FileKind::Mq(queue) => return 1 << 31 | u64::from(queue.0),
         // "anon inodes" share one in Linux.
         _ => return 1024,
     };
