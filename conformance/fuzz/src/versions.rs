@@ -163,6 +163,12 @@ const RULES: &[Rule] = &[
         };
         d.call.contains("read") && d.native == d.simulated && d.answered().any(to_itself)
     }),
+    // Any: who fuzzes as a user has one id only in its namespace, and may not set groups.
+    ((0, 0), |d| {
+        let ids =
+            ["setresuid", "setresgid", "setreuid", "setregid", "setuid", "setgid", "setfsuid", "setfsgid"];
+        d.is(&ids) && d.native == "-22" && d.simulated == "0" || d.is(&["setgroups"]) && d.native == "-1"
+    }),
     // Any: TCP sockets can be mapped for the zero-copy receive that docs/syscalls.md says is refused.
     ((0, 0), |d| d.is(&["mmap"]) && d.simulated == "-19"),
 ];

@@ -49,7 +49,10 @@ impl Node {
             table: self.fd_tables.insert(Shared::new(fds)),
             place: self.places.insert(Shared::new(place)),
         };
-        let cred = Cred { groups: Arc::from(&program.groups[..]), ..Cred::user(program.uid, program.gid) };
+        // As setgroups(2) keeps them, by which engines give them.
+        let mut groups = program.groups.clone();
+        groups.sort_unstable();
+        let cred = Cred { groups: Arc::from(groups), ..Cred::user(program.uid, program.gid) };
         let credentials = Credentials::new(cred, settings.capabilities);
         let mut task = Task::new(tid, pid, common, credentials, Regs::default());
         task.lineage = Lineage::root(roots);

@@ -114,20 +114,27 @@ pub fn setregid(k: &mut Ctx<'_>, r: u32, e: u32) -> SysResult {
     set_pair(k, 2, r, e)
 }
 
-/// setuid(2): all three ids with CAP_SETUID, else the effective one. EPERM; "EINVAL The user ID specified in uid is not valid".
-pub fn setuid(k: &mut Ctx<'_>, uid: u32) -> SysResult {
-    if uid == KEEP {
+/// All three ids with the capability, else the effective one: "EPERM The user is not privileged [...] and uid does not match the real UID or
+/// saved set-user-ID of the calling process"; "EINVAL The user ID specified in uid is not valid" (setuid(2)).
+fn set_one(k: &mut Ctx<'_>, at: usize, id: u32) -> SysResult {
+    if id == KEEP {
         return err(Errno::EINVAL);
     }
-    if may_set(k, 0) { set_ids(k, 0, uid, uid, uid) } else { set_ids(k, 0, KEEP, uid, KEEP) }
+    if may_set(k, at) {
+        return set_ids(k, at, id, id, id);
+    }
+    let own = &k.credentials().real_ids[at..at + 2];
+    if own.contains(&id) { set_ids(k, at, KEEP, id, KEEP) } else { err(Errno::EPERM) }
 }
 
-/// setgid(2): all three ids with CAP_SETGID, else the effective one. EPERM; "EINVAL The group ID specified in gid is not valid".
+/// setuid(2). EPERM, EINVAL.
+pub fn setuid(k: &mut Ctx<'_>, uid: u32) -> SysResult {
+    set_one(k, 0, uid)
+}
+
+/// setgid(2). EPERM, EINVAL.
 pub fn setgid(k: &mut Ctx<'_>, gid: u32) -> SysResult {
-    if gid == KEEP {
-        return err(Errno::EINVAL);
-    }
-    if may_set(k, 2) { set_ids(k, 2, gid, gid, gid) } else { set_ids(k, 2, KEEP, gid, KEEP) }
+    set_one(k, 2, gid)
 }
 
 /// "setfsuid() will succeed only if the caller is the superuser or if fsuid matches either the caller's real user ID,
@@ -196,11 +203,13 @@ pub fn setgroups(k: &mut Ctx<'_>, size: i32, list: Ptr) -> SysResult {
         return err(Errno::EPERM);
     }
     let size = usize::try_from(size).ok().filter(|n| *n <= 65536).ok_or(Errno::EINVAL)?;
-    let groups: Vec<u32> = k.read_vec(list.0, size)?;
+    let mut groups: Vec<u32> = k.read_vec(list.0, size)?;
     // No group has the id -1 (groups_from_user).
     if groups.contains(&KEEP) {
         return err(Errno::EINVAL);
     }
+    // They are kept, and shown, in their order as numbers (groups_sort).
+    groups.sort_unstable();
     k.credentials_mut().cred.groups = Arc::from(groups);
     Ok(0)
 }
