@@ -161,6 +161,17 @@ static int capabilities_of_threads(void)
 	return held;
 }
 
+/* The user for files takes the capabilities about files along (CAP_FS_SET), and the calls of the setuid kind do not give them back. */
+static int capabilities_of_files(void)
+{
+	const long about_files = 1 << CAP_CHOWN | 1 << CAP_DAC_OVERRIDE | 1 << CAP_FOWNER | 1 << CAP_FSETID;
+	long all = has_some();
+	int held = (all & about_files) == about_files && syscall(SYS_setfsuid, USER) == 0 && (has_some() & about_files) == 0;
+	held &= (has_some() | about_files) == (all & ~(1 << CAP_DAC_READ_SEARCH | 1 << CAP_LINUX_IMMUTABLE | 1 << CAP_MKNOD));
+	held &= syscall(SYS_setfsuid, 0) == USER && has_some() == all;
+	return held && syscall(SYS_setfsuid, USER) == 0 && syscall(SYS_setresuid, 0, 0, 0) == 0 && (has_some() & about_files) == 0;
+}
+
 /* A process whose first thread is another user than the second one: who may send it signals, and what its files say. */
 static int first_thread_counts(void)
 {
@@ -372,6 +383,7 @@ int main(int argc, char **argv __attribute__((unused)))
 	if (geteuid() == 0) {
 		CHECK(IN_CHILD(ids_of_threads()));
 		CHECK(IN_CHILD(capabilities_of_threads()));
+		CHECK(IN_CHILD(capabilities_of_files()));
 		CHECK(first_thread_counts());
 		CHECK(IN_CHILD(owners()));
 		CHECK(IN_CHILD(looks_at_parent()));

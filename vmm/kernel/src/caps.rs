@@ -120,6 +120,9 @@ pub const NAMES: [&str; LAST as usize + 1] = [
     "CHECKPOINT_RESTORE",
 ];
 
+/// CAP_FS_SET: CAP_CHOWN to CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_MAC_OVERRIDE.
+const OF_FILES: u64 = 0x1f | 1 << 9 | 1 << CAP_MKNOD | 1 << 32;
+
 /// SECBIT_NOROOT: no capabilities for root at execve.
 const NOROOT: u32 = 1;
 /// SECBIT_NO_SETUID_FIXUP: none lost or won by other ids.
@@ -177,6 +180,20 @@ impl Caps {
         match (before[1], now[1]) {
             (0, 1..) => self.effective = 0,
             (1.., 0) => self.effective = self.permitted,
+            _ => {}
+        }
+    }
+
+    /// The user for files was `before` and is `now` (setfsuid(2)): "If the filesystem user ID is changed from 0 to nonzero, then the following
+    /// capabilities are cleared from the effective set", and "if the filesystem UID is changed from nonzero to 0, then any of these
+    /// capabilities that are enabled in the permitted set are enabled in the effective set".
+    pub fn after_fs_id(&mut self, before: u32, now: u32) {
+        if self.securebits & NO_SETUID_FIXUP != 0 {
+            return;
+        }
+        match (before, now) {
+            (0, 1..) => self.effective &= !OF_FILES,
+            (1.., 0) => self.effective |= self.permitted & OF_FILES,
             _ => {}
         }
     }

@@ -193,3 +193,21 @@ fn execve_lets_go_of_robust_locks() {
     assert_eq!(b.object::<u32>(b.tid, word), c::FUTEX_OWNER_DIED as u32);
     assert_eq!(b.node.task(child).robust_list, 0);
 }
+
+#[test]
+fn the_user_for_files_takes_its_capabilities_along() {
+    let mut b = Bench::new();
+    let main = b.tid;
+    let effective = |b: &mut Bench| b.node.task(main).credentials.caps.effective;
+    assert_eq!(b.call(nr::setfsuid, &[7]), Ok(0));
+    assert_eq!(effective(&mut b), DOCKER & !(0x1f | 1 << 27));
+    assert_eq!(b.call(nr::setfsuid, &[0]), Ok(7));
+    assert_eq!(effective(&mut b), DOCKER);
+    // setuid(2) asks for the real and the saved id, and not for the effective one.
+    assert_eq!(b.call(nr::setresuid, &[0, 7, KEEP]), Ok(0));
+    assert_eq!(b.call(nr::setuid, &[7]), Err(Errno::EPERM));
+    assert_eq!(b.call(nr::setuid, &[0]), Ok(0));
+    let groups = b.put_as(main, &[9u32.to_le_bytes(), 3u32.to_le_bytes()].concat());
+    assert_eq!(b.call(nr::setgroups, &[2, groups]), Ok(0));
+    assert_eq!(*b.node.task(main).credentials.cred.groups, [3, 9]);
+}

@@ -139,14 +139,17 @@ pub fn setgid(k: &mut Ctx<'_>, gid: u32) -> SysResult {
 
 /// "setfsuid() will succeed only if the caller is the superuser or if fsuid matches either the caller's real user ID,
 /// effective user ID, saved set-user-ID, or current filesystem user ID"; "On both success and failure, this call returns
-/// the previous filesystem user ID of the caller." No user has the id -1. `at` as above. What Linux does to capabilities
-/// here, the VFS does by looking at the id (CAP_DAC_OVERRIDE and its kin go with root's).
+/// the previous filesystem user ID of the caller." No user has the id -1. `at` as above. Files go by the id alone here, and not by the
+/// capabilities that change with it.
 fn set_fs_id(k: &mut Ctx<'_>, at: usize, id: u32) -> SysResult {
     let (mut new, cred) = (k.credentials().clone(), k.fs_cred());
     let (old, effective) = if at == 0 { (cred.uid, new.cred.uid) } else { (cred.gid, new.cred.gid) };
     let own = [new.real_ids[at], new.real_ids[at + 1], effective, old].contains(&id);
     if id != KEEP && (own || may_set(k, at)) {
         new.fs_ids[at / 2] = Some(id).filter(|id| *id != effective);
+        if at == 0 {
+            new.caps.after_fs_id(old, id);
+        }
         k.commit_credentials(new);
     }
     Ok(u64::from(old))
