@@ -10,9 +10,11 @@ for source in "$here"/c/*.c; do
     name=$(basename "$source" .c)
     for kind in dynamic static; do
         binary=$here/bin/$kind/$name
-        if [ "$binary" -nt "$source" ] && [ "$binary" -nt "$here/c/tap.h" ] && [ "$binary" -nt "$here/c/act.h" ]; then
-            continue
-        fi
+        newer=yes
+        for one in "$source" "$here"/c/*.h; do
+            [ "$binary" -nt "$one" ] || newer=
+        done
+        [ -n "$newer" ] && continue
         flags=
         [ $kind = static ] && flags=-static
         # The programs pass wrong arguments on purpose.

@@ -31,7 +31,7 @@ static void credentials(void)
 	if (pid == 0) {
 		/* Root gives itself up for good. */
 		if (geteuid() == 0) {
-			gid_t groups[2] = { 5, 7 }, now[4];
+			gid_t groups[2] = { 7, 5 }, now[4];
 			REQUIRE(setgroups(2, groups) == 0 && getgroups(4, now) == 2 && now[0] == 5 && now[1] == 7);
 			REQUIRE(setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0);
 			REQUIRE(getuid() == 1000 && getegid() == 1000);

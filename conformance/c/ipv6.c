@@ -123,9 +123,65 @@ static void address_form(void)
 	close(raw);
 }
 
+/* Addresses of IPv4 on sockets of IPv6: those that are for IPv6 only, which binding to such an address makes them, take none, each call
+ * with another error, and a route is asked for only then. */
+static void other_family(void)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, none = { .sin_family = AF_INET };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_addr = in6addr_loopback }, mapped = v6;
+	static char large[70000];
+	REQUIRE(inet_pton(AF_INET6, "::ffff:127.0.0.1", &mapped.sin6_addr) == 1);
+	for (int by_option = 0; by_option < 2; by_option++) {
+		int u = socket(AF_INET6, SOCK_DGRAM, 0);
+		CHECK_EQ(by_option ? set(u, IPV6_V6ONLY, 1) : bind(u, (struct sockaddr *)&v6, sizeof v6), 0);
+		CHECK_EQ(get(u, IPPROTO_IPV6, IPV6_V6ONLY), 1);
+		CHECK_ERRNO(connect(u, (struct sockaddr *)&none, sizeof none), EAFNOSUPPORT);
+		CHECK_ERRNO(connect(u, (struct sockaddr *)&v4, sizeof v4), EAFNOSUPPORT);
+		CHECK_ERRNO(connect(u, (struct sockaddr *)&v4, 2), EAFNOSUPPORT);
+		CHECK_ERRNO(connect(u, (struct sockaddr *)&v4, 1), EINVAL);
+		CHECK_ERRNO(connect(u, (struct sockaddr *)&mapped, sizeof mapped), ENETUNREACH);
+		CHECK_ERRNO(sendto(u, "a", 1, 0, (struct sockaddr *)&v4, sizeof v4), ENETUNREACH);
+		CHECK_ERRNO(sendto(u, "a", 1, 0, (struct sockaddr *)&v4, 2), ENETUNREACH);
+		CHECK_ERRNO(sendto(u, "a", 1, MSG_MORE, (struct sockaddr *)&v4, 8), ENETUNREACH);
+		CHECK_ERRNO(sendto(u, "a", 1, 0, (struct sockaddr *)&mapped, sizeof mapped), ENETUNREACH);
+		CHECK_ERRNO(sendto(u, large, sizeof large, 0, (struct sockaddr *)&v4, sizeof v4), ENETUNREACH);
+		CHECK_ERRNO(sendto(u, large, sizeof large, 0, (struct sockaddr *)&v6, sizeof v6), EINVAL);
+		close(u);
+	}
+
+	int u = socket(AF_INET6, SOCK_DGRAM, 0);
+	CHECK_ERRNO(connect(u, (struct sockaddr *)&v4, 15), EINVAL);
+	CHECK_ERRNO(sendto(u, "a", 1, 0, (struct sockaddr *)&v4, 15), EINVAL);
+	CHECK_ERRNO(sendto(u, large, sizeof large, 0, (struct sockaddr *)&v4, sizeof v4), EMSGSIZE);
+	CHECK_ERRNO(sendto(u, large, sizeof large, 0, (struct sockaddr *)&mapped, sizeof mapped), EMSGSIZE);
+	/* The own address stays that of the first connection; by the second one it sends from another. */
+	int receiver = socket(AF_INET, SOCK_DGRAM, 0);
+	socklen_t length = sizeof v4;
+	char text[4];
+	CHECK_EQ(bind(receiver, (struct sockaddr *)&v4, sizeof v4), 0);
+	CHECK_EQ(getsockname(receiver, (struct sockaddr *)&v4, &length), 0);
+	v6.sin6_port = v4.sin_port;
+	CHECK_EQ(connect(u, (struct sockaddr *)&v6, sizeof v6), 0);
+	CHECK_EQ(connect(u, (struct sockaddr *)&v4, sizeof v4), 0);
+	CHECK(family(u, 1) == AF_INET6 && !memcmp(&((struct sockaddr_in6 *)&address)->sin6_addr, &mapped.sin6_addr, 16));
+	CHECK(family(u, 0) == AF_INET6 && !memcmp(&((struct sockaddr_in6 *)&address)->sin6_addr, &v6.sin6_addr, 16));
+	CHECK_EQ(send(u, "abc", 3, 0), 3);
+	length = sizeof v4;
+	CHECK_EQ(recvfrom(receiver, text, sizeof text, 0, (struct sockaddr *)&v4, &length), 3);
+	CHECK_EQ(v4.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+	close(u), close(receiver);
+
+	/* Raw sockets and those for echo requests know no others at all. */
+	int raw = socket(AF_INET6, SOCK_RAW, IPPROTO_ICMPV6);
+	CHECK(raw == -1 || fails(connect(raw, (struct sockaddr *)&v4, sizeof v4), EAFNOSUPPORT));
+	CHECK(raw == -1 || fails(sendto(raw, "12345678", 8, 0, (struct sockaddr *)&v4, sizeof v4), EINVAL));
+	close(raw);
+}
+
 int main(void)
 {
 	headers();
 	address_form();
+	other_family();
 	return tap_done();
 }

@@ -427,6 +427,9 @@ static void errors(void)
 {
 	CHECK(IN_CHILD(setresuid(1, 2, 3) || (setreuid(3, 1) == -1 && errno == EPERM)));
 	CHECK(IN_CHILD(setresuid(1, 2, 3) || (setreuid(2, 3) == 0)));
+	/* setuid(2) knows the real and the saved one only. */
+	CHECK(IN_CHILD(setresuid(1, 2, 3) || (setuid(2) == -1 && errno == EPERM && setuid(3) == 0 && setuid(1) == 0)));
+	CHECK(IN_CHILD(setresgid(1, 2, 3) || setresuid(9, 9, 9) || (setgid(2) == -1 && errno == EPERM && setgid(3) == 0)));
 	struct rlimit limit = {1 << 30, 1 << 30};
 	CHECK_ERRNO(setrlimit(RLIMIT_NOFILE, &limit), EPERM);
 	struct itimerspec wrong = {.it_value = {0, -1}};

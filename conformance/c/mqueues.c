@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -276,6 +277,24 @@ static void rights(void)
 	mq_unlink(name);
 }
 
+/* Each queue is a file of its own, with locks of its own. */
+static void files(void)
+{
+	char second[72];
+	struct stat st[3];
+	snprintf(second, sizeof second, "%s-2", name);
+	mqd_t one = mq_open(name, O_RDWR | O_CREAT, 0600, NULL), two = mq_open(second, O_RDWR | O_CREAT, 0600, NULL);
+	mqd_t again = mq_open(name, O_RDWR);
+	REQUIRE(one != -1 && two != -1 && again != -1);
+	REQUIRE(fstat(one, st) == 0 && fstat(two, st + 1) == 0 && fstat(again, st + 2) == 0);
+	CHECK(st[0].st_ino != st[1].st_ino && st[0].st_ino == st[2].st_ino && st[0].st_dev == st[1].st_dev);
+	CHECK_EQ(flock(one, LOCK_EX), 0);
+	CHECK_ERRNO(flock(again, LOCK_EX | LOCK_NB), EWOULDBLOCK);
+	CHECK_EQ(flock(two, LOCK_EX | LOCK_NB), 0);
+	mq_close(one), mq_close(two), mq_close(again);
+	mq_unlink(name), mq_unlink(second);
+}
+
 int main(void)
 {
 	snprintf(name, sizeof name, "/bloodhound-%d", getpid());
@@ -284,5 +303,6 @@ int main(void)
 	notification();
 	by_thread();
 	rights();
+	files();
 	return tap_done();
 }

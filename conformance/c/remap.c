@@ -104,6 +104,33 @@ static void leaving(void)
 	close(fd);
 }
 
+/* What lay where a mapping should go is gone also when that fails, and so is the end of what should have become smaller; since Linux 6.17
+ * nothing is done before all is known, and several mappings may move. */
+static void failing(void)
+{
+	char *at = map(8, ANON), *to = at + 4 * P;
+	struct sigaction act = { .sa_sigaction = caught, .sa_flags = SA_SIGINFO };
+	sigaction(SIGSEGV, &act, NULL);
+	REQUIRE(mprotect(at + P, P, PROT_READ) == 0);
+	int moved = mremap(at, 2 * P, 2 * P, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+	CHECK(moved || (errno == EFAULT && !writable(to) && fault_code == SEGV_MAPERR && !writable(to + P) && writable(at)));
+	munmap(at, 8 * P);
+	at = map(8, ANON), to = at + 4 * P;
+	REQUIRE(mprotect(at + P, P, PROT_READ) == 0);
+	CHECK_ERRNO((long)mremap(at, 3 * P, 2 * P, MREMAP_MAYMOVE | MREMAP_FIXED, to), EFAULT);
+	CHECK(writable(at + 2 * P) == writable(to) && writable(to) == writable(to + P));
+	munmap(at, 8 * P);
+	/* There has to be something at the beginning; what else is wrong comes first since Linux 6.17. */
+	CHECK(mremap(at, P, P, MREMAP_MAYMOVE | MREMAP_FIXED, at + P + 1) == MAP_FAILED && (errno == EFAULT || errno == EINVAL));
+	at = map(1, MAP_SHARED | MAP_ANONYMOUS);
+	to = mremap(at, -1, P, MREMAP_MAYMOVE);
+	CHECK(to != MAP_FAILED || errno == EINVAL);
+	if (to != MAP_FAILED)
+		CHECK(to != at && writable(to) && *at == 1);
+	munmap(at, P);
+	signal(SIGSEGV, SIG_DFL);
+}
+
 static void twice(void)
 {
 	char *at = map(4, MAP_SHARED | MAP_ANONYMOUS), *to;
@@ -230,6 +257,7 @@ int main(void)
 	tap_directory();
 	leaving();
 	set_aside();
+	failing();
 	twice();
 	growing();
 	return tap_done();

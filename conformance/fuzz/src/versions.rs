@@ -74,10 +74,13 @@ const RULES: &[Rule] = &[
     ((6, 7), |d| d.is(&["madvise"]) && d.argument(2) == "9" && d.simulated == "-13"),
     // 6.17: mremap(2) moves several mappings at once, where it failed with EFAULT.
     ((6, 17), |d| d.is(&["mremap"]) && d.simulated == "-14"),
-    // And it looks at all of them before it changes anything; before, what became smaller had lost its end when it failed.
+    // And it looks at all of them before it changes anything; before, what lay in its place was gone when it failed, and what became smaller
+    // had lost its end.
     ((6, 17), |d| {
-        let size = |op: &str, number| argument(op, number).parse::<u64>().unwrap_or(0);
-        let cuts = |(op, line): (&str, &str)| line.contains("mremap = -14") && size(op, 1) > size(op, 2);
+        let number = |op: &str, at| argument(op, at).parse::<u64>().unwrap_or(0);
+        let cuts = |(op, line): (&str, &str)| {
+            line.contains(" mremap = -") && (number(op, 1) > number(op, 2) || number(op, 3) & 2 != 0)
+        };
         d.answered().any(cuts)
     }),
     // 6.14: datagrams of unix sockets are copied before their receiver is looked up.
@@ -160,6 +163,12 @@ const RULES: &[Rule] = &[
         };
         d.call.contains("read") && d.native == d.simulated && d.answered().any(to_itself)
     }),
+    // Any: who fuzzes as a user has one id only in its namespace, and may not set groups.
+    ((0, 0), |d| {
+        let ids =
+            ["setresuid", "setresgid", "setreuid", "setregid", "setuid", "setgid", "setfsuid", "setfsgid"];
+        d.is(&ids) && d.native == "-22" && d.simulated == "0" || d.is(&["setgroups"]) && d.native == "-1"
+    }),
     // Any: TCP sockets can be mapped for the zero-copy receive that docs/syscalls.md says is refused.
     ((0, 0), |d| d.is(&["mmap"]) && d.simulated == "-19"),
 ];
@@ -232,6 +241,9 @@ mod tests {
         let (native, here) = (" 0 handler 11: sig 11 code 2", " 0 handler 11: sig 11 code 1");
         let cut = difference(&ops, &[before[0], before[1], native], &[before[0], before[1], here]);
         assert!(explain(&cut, (6, 17)) && !explain(&cut, (6, 16)));
+        let grows = [ops[0], "0 . mremap @0x2000 4096 8192 0 @0x9000", ops[2]];
+        let other = difference(&grows, &[before[0], before[1], native], &[before[0], before[1], here]);
+        assert!(!explain(&other, (6, 17)));
     }
 
     #[test]

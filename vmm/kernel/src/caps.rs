@@ -1,9 +1,9 @@
-//! Capabilities of a process ([`Caps`], capabilities(7)): the sets, and what changes of ids and execve do to them.
+//! Capabilities ([`Caps`], capabilities(7)): the sets, and what changes of ids and execve do to them.
 //!
 //! They decide who may change ids and groups, signal others, bind low ports, use others' System V objects and message queues, lower
 //! nice values, raise hard limits, lock more memory than RLIMIT_MEMLOCK says, set clocks and change the root directory.
 //! What the file system permits follows the user id alone.
-//! Neighbours: `sys::caps` the calls, `sys::ids` the ids, `exec` a new program.
+//! Neighbours: [`crate::credentials`] who has them, `sys::caps` the calls, `sys::ids` the ids.
 
 /// What Docker gives to root where nothing else is said: the bounding set of every process at its start.
 pub const DOCKER: u64 = 0xa004_25fb;
@@ -120,6 +120,9 @@ pub const NAMES: [&str; LAST as usize + 1] = [
     "CHECKPOINT_RESTORE",
 ];
 
+/// CAP_FS_SET: CAP_CHOWN to CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_MAC_OVERRIDE.
+const OF_FILES: u64 = 0x1f | 1 << 9 | 1 << CAP_MKNOD | 1 << 32;
+
 /// SECBIT_NOROOT: no capabilities for root at execve.
 const NOROOT: u32 = 1;
 /// SECBIT_NO_SETUID_FIXUP: none lost or won by other ids.
@@ -131,7 +134,7 @@ pub const NO_AMBIENT_RAISE: u32 = 1 << 6;
 /// The bits that lock the one below them.
 pub const LOCKS: u32 = 0xaa;
 
-/// The sets of a process, a bit for each capability, and its securebits.
+/// The sets of a thread, a bit for each capability, and its securebits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// What counts.
@@ -181,17 +184,26 @@ impl Caps {
         }
     }
 
-    /// A program begins with these ids. Files have no capabilities of their own.
-    pub fn after_exec(&mut self, real: u32, effective: u32) {
-        if real != effective {
-            self.ambient = 0;
+    /// The user for files was `before` and is `now` (setfsuid(2)): "If the filesystem user ID is changed from 0 to nonzero, then the following
+    /// capabilities are cleared from the effective set", and "if the filesystem UID is changed from nonzero to 0, then any of these
+    /// capabilities that are enabled in the permitted set are enabled in the effective set".
+    pub fn after_fs_id(&mut self, before: u32, now: u32) {
+        if self.securebits & NO_SETUID_FIXUP != 0 {
+            return;
         }
+        match (before, now) {
+            (0, 1..) => self.effective &= !OF_FILES,
+            (1.., 0) => self.effective |= self.permitted & OF_FILES,
+            _ => {}
+        }
+    }
+
+    /// What a program gets for root's sake that begins with these real and effective users (handle_privileged_root): its permitted
+    /// capabilities, and whether they are effective. Files have no capabilities of their own.
+    pub fn of_program(&self, real: u32, effective: u32) -> (u64, bool) {
         let root = self.securebits & NOROOT == 0;
-        self.permitted = self.ambient;
-        if root && (real == 0 || effective == 0) {
-            self.permitted |= self.inheritable | self.bounding;
-        }
-        self.effective = if root && effective == 0 { self.permitted } else { self.ambient };
-        self.securebits &= !KEEP_CAPS;
+        let permitted =
+            if root && [real, effective].contains(&0) { self.inheritable | self.bounding } else { 0 };
+        (permitted, root && effective == 0)
     }
 }

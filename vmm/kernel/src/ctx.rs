@@ -12,6 +12,7 @@ use bloodhound_net::Stack;
 use bloodhound_vfs::{BaseFs, Cred, Fail};
 
 use crate::container::Container;
+use crate::credentials::Credentials;
 use crate::file::File;
 use crate::ids::*;
 use crate::mm::Mm;
@@ -171,10 +172,24 @@ impl<'a> Ctx<'a> {
         self.node.net.stack(self.container().net)
     }
 
+    /// The caller's ids, groups and capabilities.
+    pub fn credentials(&self) -> &Credentials {
+        &self.task().credentials
+    }
+
+    /// The caller's ids, groups and capabilities.
+    pub fn credentials_mut(&mut self) -> &mut Credentials {
+        &mut self.task_mut().credentials
+    }
+
+    /// Whether the caller has a capability that counts.
+    pub fn capable(&self, capability: u32) -> bool {
+        self.credentials().caps.has(capability)
+    }
+
     /// Whose rights to files count.
     pub(crate) fn fs_cred(&self) -> Cred {
-        let (uid, gid) = self.process().file_ids(self.task());
-        Cred { uid, gid, groups: self.process().cred.groups.clone() }
+        self.credentials().for_files()
     }
 
     /// The caller's address space.

@@ -118,7 +118,7 @@ impl Ctx<'_> {
             }
             _ => return err(Errno::ENOTDIR),
         };
-        self.node.own_by_default(id, pid);
+        self.node.own_by_default(id, self.tid);
         let list = self.node.dnotify.get_or_default(dir);
         match list.iter_mut().find(|d| (d.file, d.pid) == (id, pid)) {
             Some(known) => {

@@ -8,13 +8,14 @@ use bloodhound_abi::{Errno, Regs};
 use bloodhound_decisions::TaskRandom;
 use bloodhound_vfs::{Ino, Kind};
 
+use crate::credentials::{Credentials, Executed, OfProgram};
 use crate::ctx::*;
 use crate::elf::{self, Elf};
 use crate::ids::*;
 use crate::mm::{Backing, Marks, Mm, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::path::Place;
 use crate::process::{ExitStatus, FdEntry};
-use crate::task::{ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC};
+use crate::task::{ADDR_NO_RANDOMIZE, PER_CLEAR_ON_SETID, READ_IMPLIES_EXEC};
 use crate::wait::SysResult;
 use crate::watch::Told;
 
@@ -29,6 +30,8 @@ const ARG_STRLEN: usize = 131_072;
 
 /// What a stack has beside strings at first, before it grows: a page for the auxiliary vector, and `stack_expand` of Linux.
 const STACK_ROOM: u64 = PAGE + (128 << 10);
+
+const S_IXGRP: u64 = 0o010;
 
 /// A program to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,8 +72,10 @@ struct Image {
     path: Vec<u8>,
     argv: Vec<Vec<u8>>,
     interp: Option<(Ino, Elf)>,
-    stat_mode: u32,
-    owner: (u32, u32),
+    /// User and group that the file gives.
+    set_ids: [Option<u32>; 2],
+    /// The caller may not read it, or its interpreter: others may not see its memory (would_dump).
+    unreadable: bool,
 }
 
 impl Ctx<'_> {
@@ -131,11 +136,17 @@ impl Ctx<'_> {
                 None => None,
                 Some((offset, size)) => Some(self.load_interp(ino, offset, size)?),
             };
-            let owner = (stat.uid, stat.gid);
             let path = name.unwrap_or(path);
-            return Ok(Image { ino, elf, path, argv, interp, stat_mode: stat.mode, owner });
+            let (unreadable, set_ids) = (self.may_not_read(ino, &interp), set_ids(&stat));
+            return Ok(Image { ino, elf, path, argv, interp, set_ids, unreadable });
         }
         err(Errno::ELOOP)
+    }
+
+    fn may_not_read(&self, ino: Ino, interp: &Option<(Ino, Elf)>) -> bool {
+        let cred = self.fs_cred();
+        let mut files = std::iter::once(ino).chain(interp.iter().map(|(ino, _)| *ino));
+        files.any(|ino| self.node.vfs.access_ino(ino, &cred, bloodhound_vfs::flags::MAY_READ).is_err())
     }
 
     /// How a program that was named by a descriptor appears: "/dev/fd/" with the number and the path below it, which
@@ -188,6 +199,8 @@ impl Ctx<'_> {
         // The new memory is complete before the old is given up, so that an error changes nothing.
         let space = self.node.new_space();
         let mut mm = Mm::new(space, self.process().container);
+        mm.kept = self.mm().kept;
+        let program = self.credentials().of_program(self.executed(image.set_ids));
         let nth = self.next_random();
         let fixed = self.task().persona & ADDR_NO_RANDOMIZE != 0;
         let mut draw = |part, bound| {
@@ -239,6 +252,7 @@ impl Ctx<'_> {
             entry: program_entry,
             vdso,
             random,
+            program: &program,
         };
         let filled = self.zero_bss_tails(mm_id, &image.elf, bias).and_then(|()| {
             if let Some((_, elf)) = &image.interp {
@@ -257,13 +271,43 @@ impl Ctx<'_> {
             self.node.copy_data(mm_id, vma);
             self.node.mms[mm_id].expect(vma.start, vma.end);
         }
-        self.commit(image, envp, mm_id, Regs::user(entry, sp));
+        self.commit(image, envp, program, mm_id, Regs::user(entry, sp));
         Ok(())
+    }
+
+    fn executed(&self, set_ids: [Option<u32>; 2]) -> Executed {
+        let place = self.task().common.place;
+        let threads = self.process().threads.iter();
+        let own = threads.filter(|tid| self.node.task(**tid).common.place == place).count();
+        Executed {
+            set_ids,
+            no_new_privs: self.task().no_new_privs,
+            shares_place: self.node.places[place].users as usize > own,
+        }
+    }
+
+    /// The program has its memory and gets its credentials. It is dumpable unless effective and real ids of who executes it differ, or
+    /// it cannot be read (begin_new_exec).
+    fn take_credentials(&mut self, program: OfProgram, unreadable: bool) {
+        const STACK: u64 = 8 << 20;
+        if program.secure {
+            self.task_mut().pdeathsig = 0;
+            // "For secureexec, reset the stack limit to sane default".
+            let stack = &mut self.process_mut().limits[c::RLIMIT_STACK as usize];
+            stack.cur = stack.cur.min(STACK);
+        }
+        let me = self.credentials();
+        let own = (me.real_ids[0], me.real_ids[2]) == (me.cred.uid, me.cred.gid);
+        self.mm().kept.dumpable = u64::from(own && !unreadable);
+        self.commit_credentials(program.credentials);
+        // "64bit processes have always behaved this way" (set_personality_64bit).
+        let cleared = if program.wins { PER_CLEAR_ON_SETID } else { 0 };
+        self.task_mut().persona &= !(READ_IMPLIES_EXEC | cleared);
     }
 
     /// The point of no return: the other threads end, memory and descriptors are replaced (execve(2), "Effect on process
     /// attributes").
-    fn commit(&mut self, image: Image, envp: Vec<Vec<u8>>, mm_id: MmId, regs: Regs) {
+    fn commit(&mut self, image: Image, envp: Vec<Vec<u8>>, program: OfProgram, mm_id: MmId, regs: Regs) {
         let cost = self.node.config.costs.process;
         self.node.charge(self.tid, cost);
         for other in self.process().threads.clone() {
@@ -271,11 +315,12 @@ impl Ctx<'_> {
                 self.node.exit_task(other, ExitStatus::Code(0), &mut self.outside);
             }
         }
+        self.node.pi_exit(self.tid);
         self.become_leader();
+        self.release_memory();
         // "the file descriptor table is unshared" (execve(2)), and so are signal actions; a place in the file system is not.
         self.unshare_table();
         self.unshare_actions();
-        self.task_mut().fs_ids = [None; 2];
         self.node.vfork_done(self.tid);
         let old = std::mem::replace(&mut self.process_mut().mm, mm_id);
         let peak = self.node.mms[old].peak;
@@ -297,18 +342,7 @@ impl Ctx<'_> {
         process.cmdline = join0(&image.argv).into();
         process.environ = join0(&envp).into();
         process.did_exec = true;
-        if image.stat_mode as u64 & c::S_ISUID != 0 && !process.no_new_privs {
-            process.cred.uid = image.owner.0;
-        }
-        if image.stat_mode as u64 & c::S_ISGID != 0 && !process.no_new_privs {
-            process.cred.gid = image.owner.1;
-        }
-        // "After an execve(2) [...] the file system user ID is made the same as the effective user ID" (credentials(7)).
-        (process.real_ids[1], process.real_ids[3]) = (process.cred.uid, process.cred.gid);
-        // A program that runs with the rights of others is not dumpable (begin_new_exec).
-        let own = (process.real_ids[0], process.real_ids[2]) == (process.cred.uid, process.cred.gid);
-        process.dumpable = u64::from(own);
-        process.caps.after_exec(process.real_ids[0], process.cred.uid);
+        self.take_credentials(program, image.unreadable);
         // "The dispositions of any signals that are being caught are reset to the default"; ignored stay ignored.
         for action in self.node.actions_of_mut(self.pid).iter_mut() {
             let ignore = action.handler == c::SIG_IGN;
@@ -320,9 +354,6 @@ impl Ctx<'_> {
         task.regs = regs;
         task.vectors = crate::task::Vectors::INITIAL;
         task.altstack = bloodhound_abi::structs::StackT { flags: c::SS_DISABLE as i32, ..Default::default() };
-        (task.clear_child_tid, task.robust_list) = (0, 0);
-        // "64bit processes have always behaved this way" (set_personality_64bit).
-        task.persona &= !READ_IMPLIES_EXEC;
         task.comm = comm;
         let Ctx { node, pid, tid, outside, .. } = self;
         outside.tell(node, (*pid, *tid), &Told::Exec { path: &node.process(*pid).exe });
@@ -337,7 +368,8 @@ impl Ctx<'_> {
         let Some(mut task) = self.node.tasks.remove(&self.tid) else { return };
         task.tid = leader;
         self.node.tasks.insert(leader, task);
-        self.node.process_mut(self.pid).threads = vec![leader];
+        let process = self.node.process_mut(self.pid);
+        (process.threads, process.chosen) = (vec![leader], leader);
         let old = self.tid;
         for t in &mut self.node.run_queue {
             if *t == old {
@@ -350,7 +382,7 @@ impl Ctx<'_> {
 
     /// Writes strings, vectors and the auxiliary vector; returns the stack pointer (System V ABI, "Initial Process
     /// Stack").
-    fn build_stack(&mut self, mm: MmId, image: &Image, envp: &[Vec<u8>], aux: &Aux) -> SysResult {
+    fn build_stack(&mut self, mm: MmId, image: &Image, envp: &[Vec<u8>], aux: &Aux<'_>) -> SysResult {
         let mut sp = self.node.mms[mm].stack_top - 8;
         let mut push = |k: &mut Ctx<'_>, bytes: &[u8]| -> SysResult {
             sp -= bytes.len() as u64;
@@ -369,13 +401,11 @@ impl Ctx<'_> {
         }
         let platform = push(self, b"x86_64\0")?;
         let random = push(self, &aux.random)?;
-        let cred = self.process().cred.clone();
-        let ids = self.process().real_ids;
         let mut auxv: Vec<(u64, u64)> = Vec::new();
         if let Some(vdso) = aux.vdso {
             auxv.push((c::AT_SYSINFO_EHDR, vdso));
         }
-        let secure = u64::from(cred.uid != ids[0] || cred.gid != ids[2]);
+        let Credentials { cred, real_ids: ids, .. } = &aux.program.credentials;
         auxv.extend([
             // CPUID.1:EDX of the fixed profile.
             (c::AT_HWCAP, 0x178b_fbff),
@@ -391,7 +421,7 @@ impl Ctx<'_> {
             (c::AT_EUID, u64::from(cred.uid)),
             (c::AT_GID, u64::from(ids[2])),
             (c::AT_EGID, u64::from(cred.gid)),
-            (c::AT_SECURE, secure),
+            (c::AT_SECURE, u64::from(aux.program.secure)),
             (c::AT_RANDOM, random),
             (c::AT_HWCAP2, 0),
             (c::AT_EXECFN, execfn),
@@ -414,13 +444,20 @@ impl Ctx<'_> {
     }
 }
 
-struct Aux {
+struct Aux<'a> {
     phdr: u64,
     phnum: u16,
     base: u64,
     entry: u64,
     vdso: Option<u64>,
     random: [u8; 16],
+    program: &'a OfProgram,
+}
+
+/// What a program's file gives. A file that its group may not execute is not meant to have S_ISGID for this (bprm_fill_uid).
+fn set_ids(stat: &bloodhound_vfs::Stat) -> [Option<u32>; 2] {
+    let (mode, group) = (u64::from(stat.mode), c::S_ISGID | S_IXGRP);
+    [(mode & c::S_ISUID != 0).then_some(stat.uid), (mode & group == group).then_some(stat.gid)]
 }
 
 fn join0(strings: &[Vec<u8>]) -> Vec<u8> {

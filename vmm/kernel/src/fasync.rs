@@ -8,10 +8,10 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
 
+use crate::credentials::Credentials;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::node::Node;
-use crate::process::Process;
 use crate::wait::Object;
 
 /// Which kind of owner a description has (F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP).
@@ -212,20 +212,21 @@ impl Node {
     /// Sends a signal to whom a description names, if its setter may.
     fn send_to_owner(&mut self, owner: &FileOwner, info: Siginfo) {
         let Some(pid) = owner.pid else { return };
-        let permitted = |p: &Process| {
+        let permitted = |p: &Credentials| {
             let [real, effective] = owner.ids;
             effective == 0 || p.real_ids[..2].iter().any(|id| *id == real || *id == effective)
         };
         match owner.whom {
             Whom::Group => {
-                let members = self.processes.values().filter(|p| p.pgid == pid && permitted(p));
+                let members = self.processes.values().filter(|p| p.pgid == pid);
+                let members = members.filter(|p| permitted(self.credentials_of(p)));
                 for member in members.map(|p| p.pid).collect::<Vec<_>>() {
                     self.send_process(member, info);
                 }
             }
             whom => {
                 let process = self.tasks.get(&Tid(pid.0)).map_or(pid, |task| task.pid);
-                if !self.processes.get(&process).is_some_and(permitted) {
+                if !self.credentials_of_thread(Tid(pid.0)).is_some_and(permitted) {
                     return;
                 }
                 if whom == Whom::Thread {
@@ -277,7 +278,7 @@ impl Node {
         id: FileId,
         whom: Whom,
         number: i32,
-        setter: Pid,
+        setter: Tid,
     ) -> Result<(), Errno> {
         let pid = match u32::try_from(number) {
             Ok(0) => None,
@@ -287,20 +288,19 @@ impl Node {
             }
             Err(_) => return Err(Errno::ESRCH),
         };
-        let process = self.process(setter);
-        let ids = [process.real_ids[0], process.cred.uid];
+        let setter = &self.task(setter).credentials;
+        let ids = [setter.real_ids[0], setter.cred.uid];
         let signo = self.files[id].owner.signo;
         self.files[id].owner = FileOwner { whom, pid, ids, signo };
         Ok(())
     }
 
-    /// Makes a process the owner if there is none yet (`__f_setown` without force).
-    pub(crate) fn own_by_default(&mut self, id: FileId, pid: Pid) {
-        let owner = &mut self.files[id].owner;
+    /// Makes the process of a task the owner if there is none yet (`__f_setown` without force).
+    pub(crate) fn own_by_default(&mut self, id: FileId, setter: Tid) {
+        let owner = &self.files[id].owner;
         if owner.pid.is_none() {
-            let signo = owner.signo;
-            let process = &self.processes[&pid];
-            let ids = [process.real_ids[0], process.cred.uid];
+            let (signo, task) = (owner.signo, self.task(setter));
+            let (pid, ids) = (task.pid, [task.credentials.real_ids[0], task.credentials.cred.uid]);
             self.files[id].owner = FileOwner { whom: Whom::Process, pid: Some(pid), ids, signo };
         }
     }

@@ -152,7 +152,7 @@ impl Node {
         if others.any(|held| exclusive || held.unlock.is_some()) {
             return Err(Errno::EAGAIN);
         }
-        let (fd, pid) = (lease.fd, lease.pid);
+        let fd = lease.fd;
         if list.iter().any(|held| held.file == file) {
             list.iter_mut().filter(|held| held.file == file).for_each(|held| held.fd = fd);
             self.change_lease(ino, file, exclusive);
@@ -161,7 +161,6 @@ impl Node {
         }
         // The lease's own entry in a list of those to be told sets the flag (lease_setup, fasync_insert_entry).
         self.files[file].flags |= c::O_ASYNC;
-        self.own_by_default(file, pid);
         Ok(())
     }
 
@@ -201,7 +200,7 @@ impl Ctx<'_> {
             _ => return err(Errno::EINVAL),
         };
         let ino = inode?;
-        if self.node.vfs.stat_ino(ino)?.uid != self.fs_cred().uid && !self.process().caps.has(CAP_LEASE) {
+        if self.node.vfs.stat_ino(ino)?.uid != self.fs_cred().uid && !self.capable(CAP_LEASE) {
             return err(Errno::EACCES);
         }
         let lease = Lease { file: id, fd: fd.0, pid, exclusive, unlock: None, downgrade: None };
@@ -210,6 +209,7 @@ impl Ctx<'_> {
             self.node.leases.remove(&ino);
         }
         taken?;
+        self.node.own_by_default(id, self.tid);
         Ok(0)
     }
 

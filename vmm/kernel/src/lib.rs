@@ -10,12 +10,12 @@
 //! `mm/` is address spaces, `memory` what containers are charged for, `signal` delivery, `exec` program loading, `procfs` what /proc and /sys show.
 #![forbid(unsafe_code)]
 
-mod access;
 pub mod arena;
 pub mod asking;
 pub mod buffers;
 pub mod caps;
 pub mod container;
+pub mod credentials;
 pub mod ctx;
 pub mod disk;
 pub mod dispatch;

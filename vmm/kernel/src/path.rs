@@ -350,7 +350,7 @@ impl Ctx<'_> {
                     if links > MAXSYMLINKS || resolve & RESOLVE_NO_SYMLINKS != 0 {
                         return Err(Errno::ELOOP.into());
                     }
-                    let link = view.follow(&next, cred, link)?;
+                    let link = view.follow(&next, link)?;
                     self.lookup.may_jump(&next, &link)?;
                     match link {
                         // A program's file is where it is, whatever the caller's root.

@@ -261,10 +261,9 @@ impl Node {
 impl Ctx<'_> {
     /// Who the caller is to the limits of pipes.
     pub(crate) fn pipe_user(&self) -> PipeUser {
-        let process = self.process();
-        let unlimited = process.caps.has(CAP_SYS_RESOURCE);
-        let privileged = unlimited || process.caps.has(CAP_SYS_ADMIN);
-        PipeUser { uid: process.real_ids[0], privileged, unlimited }
+        let unlimited = self.capable(CAP_SYS_RESOURCE);
+        let privileged = unlimited || self.capable(CAP_SYS_ADMIN);
+        PipeUser { uid: self.credentials().real_ids[0], privileged, unlimited }
     }
 
     /// read(2) of a pipe: what is there; 0 at the end of the stream. Each page is moved as a whole or not at all: of one whose
@@ -379,8 +378,8 @@ impl Ctx<'_> {
 impl Node {
     /// SIGPIPE for a thread that wrote where nobody reads.
     pub fn raise_sigpipe(&mut self, tid: Tid) {
-        let process = self.process(self.task(tid).pid);
-        let info = crate::signal::user_info(c::SIGPIPE as u32, 0, process.pid, process.real_ids[0]);
+        let task = self.task(tid);
+        let info = crate::signal::user_info(c::SIGPIPE as u32, 0, task.pid, task.credentials.real_ids[0]);
         self.send_task(tid, info);
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bloodhound_abi::Errno;
 use bloodhound_abi::structs::{Rlimit, Siginfo};
 use bloodhound_persistent::Map;
-use bloodhound_vfs::Cred;
 
 use crate::ids::*;
 
@@ -176,24 +175,20 @@ pub struct Process {
     pub threads: Vec<Tid>,
     /// Its address space.
     pub mm: MmId,
-    /// Effective ids and the groups; those for files are [`crate::ctx::Ctx::fs_cred`].
-    pub cred: Cred,
-    /// Real and saved ids: ruid, suid, rgid, sgid.
-    pub real_ids: [u32; 4],
-    /// Capabilities.
-    pub caps: crate::caps::Caps,
     /// Signal actions ([`Node::actions_of`](crate::node::Node::actions_of)).
     pub actions: ActionsId,
     /// Signals for the whole process.
     pub pending: crate::signal::Pending,
     /// Which thread was woken for a signal of the whole process: the others leave it to that one.
     pub takers: BTreeMap<u32, Tid>,
+    /// The thread that was chosen last among several to take such a signal.
+    pub chosen: Tid,
     /// Limits by RLIMIT_* number.
     pub limits: [Rlimit; 16],
     /// Set when the process is gone and its parent has not waited yet.
     pub zombie: Option<ExitStatus>,
-    /// The nice value of its first thread, once that has ended: Linux keeps it for as long as there is a zombie.
-    pub ended_nice: i32,
+    /// What its first thread had, once that has ended.
+    pub first: crate::credentials::First,
     /// A signal that ends the process has found a thread that takes it: whichever of its threads runs next ends all of them
     /// (SIGNAL_GROUP_EXIT of complete_signal).
     pub fatal: Option<Siginfo>,
@@ -205,12 +200,6 @@ pub struct Process {
     pub event: Option<ChildEvent>,
     /// PR_SET_CHILD_SUBREAPER.
     pub subreaper: bool,
-    /// PR_SET_DUMPABLE.
-    pub dumpable: u64,
-    /// PR_SET_NO_NEW_PRIVS.
-    pub no_new_privs: bool,
-    /// PR_SET_THP_DISABLE.
-    pub thp_disable: bool,
     /// What is kept of files in /proc/PID.
     pub knobs: crate::procfs::Knobs,
     /// Path of the executable.

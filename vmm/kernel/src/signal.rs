@@ -165,7 +165,8 @@ impl Node {
     pub(crate) fn dumps_core(&self, pid: Pid) -> bool {
         let process = self.process(pid);
         // "The process does not have the 'dumpable' attribute" leaves no core file (core(5), prctl(2)).
-        process.dumpable != 0 && process.limits[c::RLIMIT_CORE as usize].cur >= crate::mm::PAGE
+        let dumpable = self.mms.get(process.mm).is_some_and(|mm| mm.kept.dumpable != 0);
+        dumpable && process.limits[c::RLIMIT_CORE as usize].cur >= crate::mm::PAGE
     }
 
     /// Sends a signal to a whole process; the main thread takes it if it does not block it.
@@ -181,45 +182,36 @@ impl Node {
             return;
         }
         self.prepare_signal(pid, signo);
-        let threads = self.process(pid).threads.clone();
-        let blocks = |t: Tid| self.task(t).sigmask & bit(signo) != 0;
-        // The thread that was named if it would take it, or the first one that would (complete_signal).
-        let taker = threads
-            .iter()
-            .filter(|t| **t == named)
-            .chain(&threads)
-            .find(|t| !blocks(**t) || self.waits_for(**t, signo));
-        let taker = taker.copied();
+        let process = self.process(pid);
         // "Blocked signals are never ignored, since the signal handler may change by the time it is unblocked" (sig_ignored): it is the
         // thread that was named which is asked, whatever the others block.
-        let asked = threads.iter().copied().find(|t| *t == named).or(threads.first().copied());
-        if self.ignored(pid, signo) {
-            if !asked.is_some_and(blocks) {
-                return;
-            }
-            // Another thread that neither blocks it nor waits for it takes it at once: nobody else sees it, and all that comes of it is
-            // that a sleep of this thread ends.
-            if let Some(tid) = taker.filter(|t| !blocks(*t) && !self.waits_for(*t, signo)) {
-                if matches!(self.task(tid).state, TaskState::Blocked(_)) {
-                    self.task_mut(tid).pending.add(info);
-                    self.kick(tid);
-                }
-                return;
-            }
+        let asked = self.tasks.get(&named).map_or(process.first.sigmask, |task| task.sigmask);
+        let ignored = self.ignored(pid, signo);
+        if ignored && asked & bit(signo) == 0 || process.pending.has_place_of(&info) {
+            return;
         }
-        let added = self.process_mut(pid).pending.add(info);
+        let taker = self.choose_taker(pid, named, signo);
+        let unblocked = taker.filter(|tid| self.task(*tid).sigmask & bit(signo) == 0);
+        // Another thread that neither blocks an ignored signal nor waits for it takes it at once: nobody else sees it, and all that comes of
+        // it is that a sleep of this thread ends.
+        if let Some(tid) = unblocked.filter(|tid| ignored && !self.waits_for(*tid, signo)) {
+            if matches!(self.task(tid).state, TaskState::Blocked(_)) {
+                self.task_mut(tid).pending.add(info);
+                self.kick(tid);
+            }
+            return;
+        }
+        self.process_mut(pid).pending.add(info);
         self.notify_signalfds(signo);
-        if added {
-            self.set_taker(pid, signo, taker);
+        self.set_taker(pid, signo, taker);
+        if let Some(tid) = unblocked {
+            self.complete_fatal(tid, info);
         }
         if let Some(tid) = taker {
-            if self.task(tid).sigmask & bit(signo) == 0 {
-                self.complete_fatal(tid, info);
-            }
             self.kick(tid);
         }
         if u64::from(signo) == c::SIGKILL {
-            for tid in threads {
+            for tid in self.process(pid).threads.clone() {
                 self.kick(tid);
             }
         }
@@ -541,7 +533,9 @@ impl Node {
     /// SIGCHLD and a wake-up for the parent.
     pub(crate) fn tell_parent(&mut self, pid: Pid, code: u64, status: i32) {
         let process = self.process(pid);
-        let (ppid, uid, exit_signal) = (process.ppid, process.cred.uid, process.exit_signal);
+        let (ppid, exit_signal) = (process.ppid, process.exit_signal);
+        // "si_uid: The real user ID of the child" (wait(2)).
+        let uid = self.credentials_of(process).real_ids[0];
         let parent_thread = process.parent_thread;
         if self.processes.get(&ppid).is_none_or(|p| p.zombie.is_some()) {
             return;

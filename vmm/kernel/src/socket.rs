@@ -18,7 +18,9 @@ pub const OPTMEM_MAX: u32 = 20480;
 /// `struct sockaddr_in`.
 const SIN_LEN: usize = 16;
 /// The part of `struct sockaddr_in6` that must be there (SIN6_LEN_RFC2133: without the scope id).
-const SIN6_MIN: usize = 24;
+pub(crate) const SIN6_MIN: usize = 24;
+/// `struct sockaddr_in6`.
+pub(crate) const SIN6_LEN: usize = 28;
 /// `struct sockaddr_un`: family and 108 bytes of path.
 const SUN_LEN: usize = 110;
 
@@ -144,7 +146,8 @@ impl Address {
         Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(b[4], b[5], b[6], b[7])), port))
     }
 
-    fn v6(&self) -> Option<SocketAddr> {
+    /// The bytes as `struct sockaddr_in6`, whatever the family says.
+    pub fn v6(&self) -> Option<SocketAddr> {
         let b = self.bytes.first_chunk::<SIN6_MIN>()?;
         let port = u16::from_be_bytes([b[2], b[3]]);
         let ip: [u8; 16] = b[8..24].try_into().ok()?;

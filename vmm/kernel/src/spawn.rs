@@ -11,6 +11,7 @@ use bloodhound_decisions::Lineage;
 use bloodhound_vfs::Cred;
 
 use crate::container::{Container, ContainerId};
+use crate::credentials::{Credentials, First};
 use crate::ctx::*;
 use crate::exec::{AT_CWD, Origin, Program};
 use crate::file::Console;
@@ -48,7 +49,14 @@ impl Node {
             table: self.fd_tables.insert(Shared::new(fds)),
             place: self.places.insert(Shared::new(place)),
         };
-        let cred = Cred { groups: Arc::from(&program.groups[..]), ..Cred::user(program.uid, program.gid) };
+        // As setgroups(2) keeps them, by which engines give them.
+        let mut groups = program.groups.clone();
+        groups.sort_unstable();
+        let cred = Cred { groups: Arc::from(groups), ..Cred::user(program.uid, program.gid) };
+        let credentials = Credentials::new(cred, settings.capabilities);
+        let mut task = Task::new(tid, pid, common, credentials, Regs::default());
+        task.lineage = Lineage::root(roots);
+        task.no_new_privs = settings.no_new_privileges;
         let group = if settings.leads_session { pid } else { pid.ns().pid(0) };
         let process = Process {
             pid,
@@ -62,23 +70,18 @@ impl Node {
             sid: group,
             threads: vec![tid],
             mm,
-            cred,
-            real_ids: [program.uid, program.uid, program.gid, program.gid],
-            caps: crate::caps::Caps::of(program.uid, settings.capabilities),
             actions: self.actions.insert(Shared::new(Arc::new(vec![Sigaction::default(); 64]))),
             pending: Default::default(),
             takers: Default::default(),
+            chosen: tid,
             limits: settings.limits,
             zombie: None,
-            ended_nice: 0,
+            first: First::of(&task),
             fatal: None,
             exiting: None,
             exit_signal: 0,
             event: None,
             subreaper: false,
-            dumpable: 1,
-            no_new_privs: settings.no_new_privileges,
-            thp_disable: false,
             knobs: crate::procfs::Knobs::adjusted(settings.oom_score_adj),
             exe: Vec::new(),
             cmdline: Default::default(),
@@ -97,8 +100,6 @@ impl Node {
             tty: None,
             tty_old_pgrp: None,
         };
-        let mut task = Task::new(tid, pid, common, Regs::default());
-        task.lineage = Lineage::root(roots);
         self.add_root(process, task);
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });

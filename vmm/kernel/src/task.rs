@@ -7,6 +7,7 @@ use bloodhound_abi::structs::{Siginfo, StackT};
 use bloodhound_abi::{Exception, Regs, SimTime};
 use bloodhound_decisions::Lineage;
 
+use crate::credentials::Credentials;
 use crate::ids::*;
 use crate::process::CpuTime;
 use crate::shared::Common;
@@ -40,6 +41,9 @@ impl TimerSlack {
     }
 }
 
+/// No login, no session.
+pub const NO_LOGIN: u32 = u32::MAX;
+
 /// personality(2): an execution domain and three flags.
 pub const PER_LINUX32: u32 = 0x8;
 /// "Have uname(2) report a 2.6.(40+x) version number rather than a MAJOR.x version number."
@@ -48,6 +52,9 @@ pub const UNAME26: u32 = 0x2_0000;
 pub const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
 /// "With this flag set, PROT_READ implies PROT_EXEC for mmap(2)."
 pub const READ_IMPLIES_EXEC: u32 = 0x40_0000;
+
+/// What a program that wins rights loses of these, with ADDR_COMPAT_LAYOUT and MMAP_PAGE_ZERO.
+pub const PER_CLEAR_ON_SETID: u32 = READ_IMPLIES_EXEC | ADDR_NO_RANDOMIZE | 0x20_0000 | 0x10_0000;
 
 /// What a task is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,8 +143,14 @@ pub struct Task {
     pub pending: crate::signal::Pending,
     /// The alternate signal stack.
     pub altstack: StackT,
-    /// User and group id for files where they are not the effective ones (setfsuid(2), setfsgid(2)).
-    pub fs_ids: [Option<u32>; 2],
+    /// Its ids, groups and capabilities.
+    pub credentials: Credentials,
+    /// PR_SET_NO_NEW_PRIVS: "the calling thread's no_new_privs attribute", which its children have as well and nobody takes back.
+    pub no_new_privs: bool,
+    /// PR_SET_IO_FLUSHER, which its children have as well.
+    pub io_flusher: bool,
+    /// Who has logged in and in which session: loginuid and sessionid of /proc/PID.
+    pub login: (u32, u32),
     /// nice(2), -20 to 19: kept and shown, without effect on the scheduler. "The nice value is a per-thread attribute"
     /// (setpriority(2), "C library/kernel differences").
     pub nice: i32,
@@ -194,7 +207,7 @@ pub struct Task {
 
 impl Task {
     /// A task about to run with `regs`.
-    pub fn new(tid: Tid, pid: Pid, common: Common, regs: Regs) -> Task {
+    pub fn new(tid: Tid, pid: Pid, common: Common, credentials: Credentials, regs: Regs) -> Task {
         Task {
             tid,
             pid,
@@ -207,7 +220,10 @@ impl Task {
             sigmask: 0,
             restore_mask: None,
             pending: Default::default(),
-            fs_ids: [None; 2],
+            credentials,
+            no_new_privs: false,
+            io_flusher: false,
+            login: (NO_LOGIN, NO_LOGIN),
             nice: 0,
             policy: 0,
             priority: 0,

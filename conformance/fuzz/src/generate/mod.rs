@@ -13,6 +13,7 @@ pub mod model;
 mod names;
 mod pipes;
 mod processes;
+mod rights;
 mod signals;
 mod sockets;
 
@@ -35,6 +36,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("events", events::op),
     ("ipc", ipc::op),
     ("sockets", sockets::op),
+    ("rights", rights::op),
 ];
 
 /// The case of a seed, of these families only if there are any.

@@ -8,8 +8,12 @@ const ANY: &[Kind] = &[Kind::Unix, Kind::Inet];
 fn address(m: &mut Model, inet: bool) -> (String, u64) {
     if inet {
         let port = m.rng.pick(&[7000, 7001, 7002, 7000, 0]);
-        return match m.rng.below(12) {
+        return match m.rng.below(14) {
             0 => (format!("[ 2:10 n:{port} 4:0 z15 1:1 4:0 ]"), 28),
+            4 => {
+                (format!("[ 2:10 n:{port} 4:0 z10 2:0xffff N:0x7f000001 4:0 ]"), m.rng.pick(&[28, 28, 24, 2]))
+            }
+            5 => (format!("[ 2:10 n:{port} 4:0 z16 4:0 ]"), 28),
             1 => (format!("[ 2:2 n:{port} N:0 z8 ]"), 16),
             2 => (format!("[ 2:2 n:{port} N:0x7f000001 z8 ]"), m.rng.pick(&[0, 2, 15, 17, 128])),
             3 => ("[ 2:0 z14 ]".to_owned(), 16),
@@ -138,6 +142,10 @@ fn options(m: &mut Model) {
         4 => m.op(format!("{actor} . getsockname {fd} <64:sock [ 4:64 ]?")),
         5 => m.op(format!("{actor} . getpeername {fd} <64:sock [ 4:64 ]?")),
         6 => {
+            // IPV6_V6ONLY now and then.
+            if m.rng.one_in(3) {
+                return m.op(format!("{actor} . setsockopt {fd} 41 26 [ 4:{value} ] 4"));
+            }
             // TCP_NODELAY, TCP_CORK, TCP_KEEPIDLE
             let name = m.rng.pick(&[1, 3, 4]);
             let call = m.rng.pick(&["getsockopt", "setsockopt"]);

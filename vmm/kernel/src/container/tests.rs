@@ -278,9 +278,9 @@ fn settings_hold_for_processes_and_are_shown() {
         assert_eq!(b.content(path).unwrap(), text, "{path}");
     }
     let next = start(&mut b, FIRST);
-    let process = b.node.process(b.node.task(next).pid);
-    assert_eq!(process.caps, crate::caps::Caps::of(0, 1 << crate::caps::CAP_KILL));
-    assert!(process.no_new_privs);
+    let first = b.node.task(next);
+    assert_eq!(first.credentials.caps, crate::caps::Caps::of(0, 1 << crate::caps::CAP_KILL));
+    assert!(first.no_new_privs);
     // Port 79 needs CAP_NET_BIND_SERVICE, port 80 does not.
     for (port, outcome) in [(79u8, Err(Errno::EACCES)), (80, Ok(0))] {
         let address = [&(c::AF_INET as u16).to_le_bytes()[..], &[0, port, 127, 0, 0, 1], &[0; 8]].concat();

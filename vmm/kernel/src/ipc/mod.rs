@@ -289,7 +289,7 @@ impl Ctx<'_> {
             if wanted.key != PRIVATE && wanted.flags & CREAT == 0 {
                 return Err(Errno::ENOENT.into());
             }
-            let (uid, gid) = (self.process().cred.uid, self.process().cred.gid);
+            let (uid, gid) = (self.credentials().cred.uid, self.credentials().cred.gid);
             let mode = wanted.flags & 0o777;
             return Ok(Named::Make(Perm { key: wanted.key, uid, gid, cuid: uid, cgid: gid, mode }));
         };
@@ -303,7 +303,7 @@ impl Ctx<'_> {
 
     /// Whether the caller may do what the permission bits in `flags` say (`ipcperms`). EACCES.
     pub(crate) fn ipc_may(&self, perm: &Perm, flags: u32) -> Result<(), Errno> {
-        let cred = &self.process().cred;
+        let cred = &self.credentials().cred;
         let wanted = (flags >> 6 | flags >> 3 | flags) & 7;
         let granted = if cred.uid == perm.cuid || cred.uid == perm.uid {
             perm.mode >> 6
@@ -314,15 +314,15 @@ impl Ctx<'_> {
         };
         match wanted & !granted & 7 {
             0 => Ok(()),
-            _ if self.process().caps.has(CAP_IPC_OWNER) => Ok(()),
+            _ if self.capable(CAP_IPC_OWNER) => Ok(()),
             _ => Err(Errno::EACCES),
         }
     }
 
     /// Whether the caller may remove an object and give it away. EPERM.
     pub(crate) fn ipc_owns(&self, perm: &Perm) -> Result<(), Errno> {
-        let uid = self.process().cred.uid;
-        let owns = uid == perm.uid || uid == perm.cuid || self.process().caps.has(CAP_SYS_ADMIN);
+        let uid = self.credentials().cred.uid;
+        let owns = uid == perm.uid || uid == perm.cuid || self.capable(CAP_SYS_ADMIN);
         if owns { Ok(()) } else { Err(Errno::EPERM) }
     }
 

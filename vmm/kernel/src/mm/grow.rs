@@ -37,8 +37,11 @@ impl Node {
         let page = addr & !(PAGE - 1);
         let Some(process) = self.processes.values().find(|process| process.mm == id) else { return false };
         let limit = |of: u64| process.limits[of as usize].cur;
-        let lock =
-            if process.caps.has(crate::caps::CAP_IPC_LOCK) { u64::MAX } else { limit(c::RLIMIT_MEMLOCK) };
+        let lock = if self.credentials_of(process).caps.has(crate::caps::CAP_IPC_LOCK) {
+            u64::MAX
+        } else {
+            limit(c::RLIMIT_MEMLOCK)
+        };
         let limits = [limit(c::RLIMIT_STACK), limit(c::RLIMIT_AS), lock];
         if !self.mms[id].may_grow(&vma, page, limits) {
             return false;

@@ -228,8 +228,28 @@ pub struct Mm {
     pub membarrier: u32,
     /// The program's file, which nobody can write meanwhile (ETXTBSY).
     pub exe: Option<Ino>,
+    /// What else is kept.
+    pub kept: Kept,
     /// Where there is no room.
     searched: free::Searched,
+}
+
+/// What is kept for an address space beside what is mapped. A child of fork(2) has the same, and so has the program that is executed next
+/// (MMF_INIT_MASK), which is dumpable mostly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// PR_SET_DUMPABLE.
+    pub dumpable: u64,
+    /// PR_SET_THP_DISABLE.
+    pub thp_disable: bool,
+    /// coredump_filter of /proc/PID.
+    pub coredump_filter: u32,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { dumpable: 1, thp_disable: false, coredump_filter: 0x33 }
+    }
 }
 
 /// What an address space had mapped once ([`Mm::layout`]).
@@ -261,6 +281,7 @@ impl Mm {
             locked: 0,
             lock_future: Lock::No,
             exe: None,
+            kept: Kept::default(),
             searched: free::Searched::none(),
         }
     }

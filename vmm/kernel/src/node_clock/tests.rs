@@ -338,10 +338,8 @@ fn a_container_sets_no_clock_and_a_machine_does() {
     let later = timespec(&mut b, EPOCH + 1000 * SEC);
     let early = timespec(&mut b, UPTIME - SEC);
     assert_eq!(b.call(nr::clock_settime, &[0, later]), Err(Errno::EPERM));
-    let pid = b.node.task(b.tid).pid;
-    let mut caps = b.node.process(pid).caps;
+    let caps = &mut b.node.task_mut(b.tid).credentials.caps;
     caps.effective = OF_A_MACHINE;
-    b.node.process_mut(pid).caps = caps;
     assert!(caps.has(CAP_SYS_TIME));
     assert_eq!(b.call(nr::clock_settime, &[0, later]), Ok(0));
     assert!(b.node.realtime().abs_diff(EPOCH + 1000 * SEC) < 10_000);

@@ -5,6 +5,7 @@ use bloodhound_vfs::Cred;
 use bloodhound_vfs::flags::MAY_WRITE;
 
 use super::{Tree, View, process};
+use crate::credentials::Asks;
 use crate::path::Synth;
 
 /// A change of attributes. Nothing of it is remembered: Linux makes these inodes anew when it likes.
@@ -58,6 +59,21 @@ impl View<'_> {
             Change::Mode(mode) if mode != attr.mode & 0o7777 => Err(Errno::EPERM),
             _ => Ok(()),
         }
+    }
+
+    /// What is asked beside permission bits when a file of another process is opened that shows its memory (mm_access), or of which
+    /// descriptors it tells more (proc_fdinfo_access_allowed). EACCES.
+    pub(crate) fn may_open(&self, at: &Synth) -> Result<(), Errno> {
+        const OF_MEMORY: [&str; 7] = ["auxv", "environ", "maps", "mem", "pagemap", "smaps", "smaps_rollup"];
+        let Some((process, thread)) = self.owner(at) else { return Ok(()) };
+        let path = std::str::from_utf8(&at.path).map_err(|_| Errno::ENOENT)?;
+        let shares = process.mm == self.node.process(self.pid).mm || process.zombie.is_some();
+        let asks = path.split('/').any(|part| part == "fdinfo")
+            || !shares && path.rsplit('/').next().is_some_and(|name| OF_MEMORY.contains(&name));
+        if asks && !self.node.may_trace(self.tid, thread, Asks::ForFiles) {
+            return Err(Errno::EACCES);
+        }
+        Ok(())
     }
 
     /// Where an open file ends for lseek(2); `None` for those whose seek knows no end (seq_lseek, mem_lseek).

@@ -7,6 +7,8 @@ use super::View;
 use crate::caps::{CAP_AUDIT_CONTROL, CAP_SYS_NICE, CAP_SYS_RESOURCE};
 use crate::ctx::*;
 use crate::ids::*;
+use crate::process::Process;
+use crate::task::NO_LOGIN;
 use crate::wait::SysResult;
 
 /// OOM_SCORE_ADJ_MAX; the least value is its negative.
@@ -18,32 +20,19 @@ const OOM_ADJ_MAX: i64 = 15;
 const NUMBER: usize = 12;
 /// MMF_DUMP_FILTER_MASK.
 const DUMP_FILTER: u32 = 0x1ff;
-/// No login.
-const UNSET: u32 = u32::MAX;
-
 /// What a process keeps; a child starts with its parent's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Knobs {
     /// oom_score_adj, -1000 to 1000.
     pub oom_score_adj: i16,
     /// The least that may be set without CAP_SYS_RESOURCE.
     pub oom_score_adj_min: i16,
-    /// coredump_filter.
-    pub coredump_filter: u32,
-    /// loginuid and sessionid.
-    pub login: (u32, u32),
-}
-
-impl Default for Knobs {
-    fn default() -> Knobs {
-        Knobs { oom_score_adj: 0, oom_score_adj_min: 0, coredump_filter: 0x33, login: (UNSET, UNSET) }
-    }
 }
 
 impl Knobs {
     /// Those of a container's first process, for which an engine sets oom_score_adj.
     pub fn adjusted(oom_score_adj: i16) -> Knobs {
-        Knobs { oom_score_adj, oom_score_adj_min: oom_score_adj.min(0), ..Knobs::default() }
+        Knobs { oom_score_adj, oom_score_adj_min: oom_score_adj.min(0) }
     }
 
     /// oom_adj, "for backward compatibility [...] scaled".
@@ -57,12 +46,13 @@ impl Knobs {
     }
 }
 
-/// A number as kstrtol reads it: one sign, in base 0 a prefix for the base, at most one newline behind it.
-fn number(text: &[u8], base: u32) -> Result<i64, Errno> {
+/// A number as kstrtoint and its kin read it for a type: one sign, in base 0 a prefix for the base, at most one newline behind it. ERANGE for
+/// one that the type does not have, EINVAL for a minus where it has none.
+fn number<T: TryFrom<i128>>(text: &[u8], base: u32) -> Result<T, Errno> {
     let text = std::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
     let text = text.strip_suffix('\n').unwrap_or(text);
     let (negative, digits) = match text.as_bytes().first() {
-        Some(b'-') => (true, &text[1..]),
+        Some(b'-') if T::try_from(-1).is_ok() => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
         _ => (false, text),
     };
@@ -76,8 +66,8 @@ fn number(text: &[u8], base: u32) -> Result<i64, Errno> {
     if digits.is_empty() || !digits.bytes().all(|b| char::from(b).is_digit(radix)) {
         return Err(Errno::EINVAL);
     }
-    let value = i64::from_str_radix(digits, radix).map_err(|_| Errno::ERANGE)?;
-    Ok(if negative { -value } else { value })
+    let value = i128::from_str_radix(digits, radix).map_err(|_| Errno::ERANGE)?;
+    T::try_from(if negative { -value } else { value }).map_err(|_| Errno::ERANGE)
 }
 
 impl Ctx<'_> {
@@ -86,20 +76,22 @@ impl Ctx<'_> {
     pub(crate) fn write_knob(&mut self, of: u32, name: &str, data: &[u8]) -> SysResult {
         let view = View { node: self.node, pid: self.pid, tid: self.tid };
         let pid = view.process(of).ok_or(Errno::ESRCH)?.pid;
-        let caps = self.process().caps;
+        let caps = self.credentials().caps;
         match name {
             "oom_score_adj" | "oom_adj" => {
                 let taken = &data[..data.len().min(NUMBER)];
-                let value = number(taken.trim_ascii(), 0)?;
-                self.set_oom(pid, value, name == "oom_adj", caps.has(CAP_SYS_RESOURCE))?;
+                let value: i32 = number(taken.trim_ascii(), 0)?;
+                self.set_oom(pid, i64::from(value), name == "oom_adj", caps.has(CAP_SYS_RESOURCE))?;
                 return Ok(taken.len() as u64);
             }
             "coredump_filter" => {
-                let value = u32::try_from(number(data, 0)?).map_err(|_| Errno::ERANGE)?;
-                self.node.process_mut(pid).knobs.coredump_filter = value & DUMP_FILTER;
+                let value: u32 = number(data, 0)?;
+                let mm = self.node.process(pid).mm;
+                let mm = self.node.mms.get_mut(mm).ok_or(Errno::ESRCH)?;
+                mm.kept.coredump_filter = value & DUMP_FILTER;
             }
             "timerslack_ns" => {
-                let slack = u64::try_from(number(data, 10)?).map_err(|_| Errno::EINVAL)?;
+                let slack = number(data, 10)?;
                 if of != self.tid.number() && !caps.has(CAP_SYS_NICE) {
                     return err(Errno::EPERM);
                 }
@@ -108,7 +100,7 @@ impl Ctx<'_> {
             }
             "loginuid" => self.set_login(of, number(data, 10)?, caps.has(CAP_AUDIT_CONTROL))?,
             // What proc(5) lists; nothing is counted.
-            "clear_refs" if (1..=5).contains(&number(data, 10)?) => {}
+            "clear_refs" if (1..=5).contains(&number::<i32>(data, 10)?) => {}
             "clear_refs" => return err(Errno::EINVAL),
             // The first user namespace has all ids, for good.
             "uid_map" | "gid_map" | "projid_map" | "setgroups" => return err(Errno::EPERM),
@@ -118,7 +110,7 @@ impl Ctx<'_> {
     }
 
     fn set_oom(&mut self, pid: Pid, value: i64, legacy: bool, privileged: bool) -> SysResult<()> {
-        let knobs = &mut self.node.process_mut(pid).knobs;
+        let knobs = self.node.process(pid).knobs;
         let (range, scaled) = match (legacy, value) {
             (true, OOM_ADJ_MAX) => (-OOM_ADJ_SCALE..=OOM_ADJ_MAX, OOM_MAX),
             (true, v) => (-OOM_ADJ_SCALE..=OOM_ADJ_MAX, v.saturating_mul(OOM_MAX) / OOM_ADJ_SCALE),
@@ -132,22 +124,36 @@ impl Ctx<'_> {
         if scaled < least && !privileged {
             return err(Errno::EACCES);
         }
-        knobs.oom_score_adj = scaled as i16;
-        if !legacy && privileged {
-            knobs.oom_score_adj_min = scaled as i16;
+        for pid in self.killed_together(pid) {
+            let knobs = &mut self.node.process_mut(pid).knobs;
+            knobs.oom_score_adj = scaled as i16;
+            if !legacy && privileged {
+                knobs.oom_score_adj_min = scaled as i16;
+            }
         }
         Ok(())
     }
 
-    /// Only a thread itself says who has logged in, and only once without CAP_AUDIT_CONTROL.
-    fn set_login(&mut self, of: u32, value: i64, privileged: bool) -> SysResult<()> {
-        let uid = u32::try_from(value).map_err(|_| Errno::ERANGE)?;
+    /// Those that have the same memory share their fate, but for children of vfork(2), which want a value of their own (`__set_oom_adj`).
+    fn killed_together(&self, pid: Pid) -> Vec<Pid> {
+        let borrows = |p: &Process| p.threads.iter().any(|tid| self.node.task(*tid).vfork_parent.is_some());
+        let process = self.node.process(pid);
+        if process.zombie.is_some() || borrows(process) {
+            return vec![pid];
+        }
+        let same = |p: &&Process| p.pid == pid || p.mm == process.mm && p.zombie.is_none() && !borrows(p);
+        self.node.processes.values().filter(same).map(|p| p.pid).collect()
+    }
+
+    /// Only a thread itself says who has logged in, and only once without CAP_AUDIT_CONTROL. The directory of a process is that of its
+    /// first thread.
+    fn set_login(&mut self, of: u32, uid: u32, privileged: bool) -> SysResult<()> {
         let (pid, tid) = (self.pid, self.tid.number());
-        let knobs = &mut self.process_mut().knobs;
-        if of != tid && of != pid.number() || knobs.login.0 != UNSET && !privileged {
+        let task = self.task_mut();
+        if of != tid || task.login.0 != NO_LOGIN && !privileged {
             return err(Errno::EPERM);
         }
-        knobs.login = (uid, if uid == UNSET { UNSET } else { pid.number() });
+        task.login = (uid, if uid == NO_LOGIN { NO_LOGIN } else { pid.number() });
         Ok(())
     }
 }
@@ -168,9 +174,12 @@ mod tests {
             ("1 2", 0, Err(Errno::EINVAL)),
             ("--1", 0, Err(Errno::EINVAL)),
             ("1\n\n", 0, Err(Errno::EINVAL)),
+            ("2147483648", 10, Err(Errno::ERANGE)),
             ("99999999999999999999", 10, Err(Errno::ERANGE)),
         ] {
-            assert_eq!(number(text.as_bytes(), base), value, "{text:?}");
+            assert_eq!(number::<i32>(text.as_bytes(), base), value, "{text:?}");
         }
+        assert_eq!(number::<u64>(b"18446744073709551615", 10), Ok(u64::MAX));
+        assert_eq!(number::<u64>(b"-1", 10), Err(Errno::EINVAL));
     }
 }

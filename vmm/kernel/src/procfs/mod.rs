@@ -32,6 +32,7 @@ use bloodhound_vfs::flags::{PROC_MAGIC, S_IFDIR, S_IFLNK, S_IFREG, SYSFS_MAGIC};
 use bloodhound_vfs::{BaseFs, Cred, Fail, MountSpec, Timestamp, Vfs};
 
 use crate::container::Container;
+use crate::credentials::Asks;
 use crate::file::FileKind;
 use crate::ids::*;
 use crate::node::Node;
@@ -198,7 +199,7 @@ impl<'a> View<'a> {
 
     /// Whether who looks may give parameters of the kernel other values: /proc/sys is writable.
     fn may_set(&self) -> bool {
-        self.node.process(self.pid).caps.has(crate::caps::CAP_SYS_ADMIN)
+        self.node.task(self.tid).credentials.caps.has(crate::caps::CAP_SYS_ADMIN)
     }
 
     /// The network namespace of who looks.
@@ -302,10 +303,10 @@ impl View<'_> {
     ///
     /// # Errors
     /// ENOENT; EINVAL for what is no link; EACCES for another user's process.
-    pub fn readlink(&self, at: &Synth, cred: &Cred) -> Result<Vec<u8>, Errno> {
+    pub fn readlink(&self, at: &Synth) -> Result<Vec<u8>, Errno> {
         let Some(entry) = self.entry(at) else { return Err(Errno::ENOENT) };
         let Entry::Link(link) = entry else { return Err(Errno::EINVAL) };
-        Ok(match self.follow(at, cred, link)? {
+        Ok(match self.follow(at, link)? {
             Link::Text(text) => text,
             Link::Place(place) => self.name_of(&place),
         })
@@ -313,39 +314,27 @@ impl View<'_> {
 
     /// Checks the right to follow a link. "Permission to dereference or read (readlink(2)) this symbolic link is governed
     /// by a ptrace access mode PTRACE_MODE_READ_FSCREDS check" (proc(5), on exe, cwd, root and fd).
-    pub(crate) fn follow(&self, at: &Synth, cred: &Cred, link: Link) -> Result<Link, Errno> {
+    pub(crate) fn follow(&self, at: &Synth, link: Link) -> Result<Link, Errno> {
         let guarded = matches!(link, Link::Place(_)) || at.path.ends_with(b"/exe");
         match self.owner(at) {
-            Some(process) if guarded && !self.may_look_at(cred, process) => Err(Errno::EACCES),
+            Some((_, thread)) if guarded && !self.node.may_trace(self.tid, thread, Asks::ForFiles) => {
+                Err(Errno::EACCES)
+            }
             _ => Ok(link),
         }
     }
 
     /// Whether who looks may know what only who may trace a process should.
-    fn may_look_at(&self, cred: &Cred, other: &Process) -> bool {
-        self.node.process(self.pid).may_look_at((cred.uid, cred.gid), other)
-    }
-
-    /// The same of who looks with the ids that count for files.
     fn may_know(&self, other: &Process) -> bool {
-        let process = self.node.process(self.pid);
-        process.may_look_at(process.file_ids(self.node.task(self.tid)), other)
+        self.node.may_trace(self.tid, Tid(other.pid.0), Asks::ForFiles)
     }
 
-    /// Whether a file that is opened may be read by who opens it (proc_mem_open and its like). EACCES.
-    pub(crate) fn may_open(&self, at: &Synth, cred: &Cred) -> Result<(), Errno> {
-        match self.owner(at) {
-            Some(process) if process::is_guarded(&at.path) && !self.may_look_at(cred, process) => {
-                Err(Errno::EACCES)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether such a file may be read by who reads it: the error if not.
-    pub(crate) fn may_read(&self, at: &Synth, cred: &Cred) -> Result<(), Errno> {
+    /// Whether a file that everybody may open may be read by who reads it: the error if not.
+    pub(crate) fn may_read(&self, at: &Synth) -> Result<(), Errno> {
         match (process::refuses_readers(&at.path), self.owner(at)) {
-            (Some(error), Some(process)) if !self.may_look_at(cred, process) => Err(error),
+            (Some(error), Some((_, thread))) if !self.node.may_trace(self.tid, thread, Asks::ForFiles) => {
+                Err(error)
+            }
             _ => Ok(()),
         }
     }
@@ -355,7 +344,7 @@ impl View<'_> {
         let attr = self.attr(at).ok_or(Errno::ENOENT)?;
         // The descriptors of its own a process may always look at (proc_fd_permission).
         let descriptors = [&b"/fd"[..], b"/fdinfo"].iter().any(|name| at.path.ends_with(name));
-        let own = descriptors && self.owner(at).is_some_and(|process| process.pid == self.pid);
+        let own = descriptors && self.owner(at).is_some_and(|(process, _)| process.pid == self.pid);
         if cred.is_root() || own {
             return Ok(());
         }
@@ -379,13 +368,8 @@ impl View<'_> {
             (Entry::Link(Link::Place(Place::File(_))), _) => (0o700, 64),
             (Entry::Link(_), _) => (0o777, 0),
         };
-        let owner = self.owner(at);
-        let started = owner.map_or(0, |p| p.started.0);
-        // What is in the "net" of a process is its network's.
-        let of_net = process::is_of_net(&at.path);
-        let (uid, gid) = owner
-            .filter(|_| !of_net)
-            .map_or((0, 0), |process| process.dump_owner(matches!(entry, Entry::Dir { mode: 0o555 })));
+        let started = self.owner(at).map_or(0, |(process, _)| process.started.0);
+        let (uid, gid) = self.owner_ids(at, &entry);
         Some(Attr {
             mode: kind_bits(&entry) | mode,
             uid,
@@ -431,11 +415,34 @@ impl View<'_> {
         }
     }
 
-    /// The process whose directory a place is in.
-    fn owner(&self, at: &Synth) -> Option<&Process> {
+    /// The process whose directory a place is in, and the thread that its name or that of a directory below "task" says.
+    fn owner(&self, at: &Synth) -> Option<(&Process, Tid)> {
         let path = std::str::from_utf8(&at.path).ok()?;
-        let number = (at.tree == Tree::Proc).then(|| process::number(path.split('/').next()?))??;
-        self.process(number)
+        let mut parts = path.split('/');
+        let number = (at.tree == Tree::Proc).then(|| process::number(parts.next()?))??;
+        let thread = match (parts.next(), parts.next()) {
+            (Some("task"), Some(name)) => process::number(name).unwrap_or(number),
+            _ => number,
+        };
+        Some((self.process(number)?, self.pid.ns().tid(thread)))
+    }
+
+    /// Whose a place is: the effective ids of the thread, but root's for what is not dumpable or has no memory any more, except for directories
+    /// that all may read and search (task_dump_owner).
+    fn owner_ids(&self, at: &Synth, entry: &Entry) -> (u32, u32) {
+        let Some((process, thread)) = self.owner(at) else { return (0, 0) };
+        // What is in the "net" of a process is its network's.
+        if process::is_of_net(&at.path) {
+            return (0, 0);
+        }
+        let open = matches!(entry, Entry::Dir { mode: 0o555 });
+        let mm = self.node.tasks.get(&thread).and_then(|_| self.node.mms.get(process.mm));
+        match self.node.credentials_of_thread(thread) {
+            Some(owner) if open || mm.is_some_and(|mm| mm.kept.dumpable == 1) => {
+                (owner.cred.uid, owner.cred.gid)
+            }
+            _ => (0, 0),
+        }
     }
 
     fn table_text(&self, table: Table, path: &str) -> Result<Vec<u8>, Errno> {
@@ -485,6 +492,8 @@ pub fn anonymous_ino(kind: &FileKind) -> u64 {
         FileKind::Console(stream) => (3, *stream as u32),
         // Behind the three streams.
         FileKind::Netlink(socket) => (3, 16 + socket.0),
+        // Files of mqueuefs, one for each queue, behind all of these.
+        FileKind::Mq(queue) => return 1 << 31 | u64::from(queue.0),
         // "anon inodes" share one in Linux.
         _ => return 1024,
     };

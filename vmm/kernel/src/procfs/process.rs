@@ -6,12 +6,13 @@ use bloodhound_abi::structs::Sigaction;
 
 use super::{Entry, Link, Tree, View, anonymous_ino, memory, net, nsfs, system, table_entry, table_names};
 use crate::caps::Caps;
+use crate::credentials::Credentials;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::path::{Place, Synth, cwd_place, place_of};
 use crate::process::{CpuTime, FdTable, Process};
 use crate::shared::FsPlace;
-use crate::task::{Task, TaskState};
+use crate::task::{NO_LOGIN, Task, TaskState};
 use crate::wait::{Progress, Restart};
 
 /// A process with the thread that was asked for; no thread is left of a zombie.
@@ -46,13 +47,13 @@ const FILES: &[(&str, u32, Content)] = &[
     ("clear_refs", 0o200, Fixed("")),
     ("cmdline", OPEN, Bytes(|_, who| who.process.cmdline.to_vec())),
     ("comm", WRITE, Bytes(|_, who| [&comm(who)[..], b"\n"].concat())),
-    ("coredump_filter", WRITE, Text(|_, who| format!("{:08x}\n", who.process.knobs.coredump_filter))),
+    ("coredump_filter", WRITE, Text(coredump_filter)),
     ("cpuset", OPEN, Fixed("/\n")),
     ("environ", OWN, Bytes(|_, who| who.process.environ.to_vec())),
     ("io", OWN, Text(io)),
     ("limits", OPEN, Text(limits)),
     ("gid_map", WRITE, Fixed(ID_MAP)),
-    ("loginuid", WRITE, Text(|_, who| who.process.knobs.login.0.to_string())),
+    ("loginuid", WRITE, Text(|_, who| login(who).0.to_string())),
     ("maps", OPEN, Bytes(|view, who| memory::maps(view, who.process))),
     ("mem", 0o600, Fixed("")),
     ("mountinfo", OPEN, Text(|view, _| system::mountinfo(view))),
@@ -65,7 +66,7 @@ const FILES: &[(&str, u32, Content)] = &[
     ("personality", OWN, Text(|_, who| format!("{:08x}\n", who.task.map_or(0, |task| task.persona)))),
     ("projid_map", WRITE, Fixed(ID_MAP)),
     ("schedstat", OPEN, Text(|_, who| format!("{} 0 0\n", who.process.cpu.total))),
-    ("sessionid", OPEN, Text(|_, who| who.process.knobs.login.1.to_string())),
+    ("sessionid", OPEN, Text(|_, who| login(who).1.to_string())),
     ("setgroups", WRITE, Fixed("allow\n")),
     ("smaps", OPEN, Bytes(|view, who| memory::smaps(view, who.process))),
     ("smaps_rollup", OPEN, Bytes(|view, who| memory::smaps_rollup(view, who.process))),
@@ -96,12 +97,6 @@ fn rest_of(path: &[u8]) -> Option<&str> {
         Some(thread) => Some(thread.split_once('/')?.1),
         None => Some(rest),
     }
-}
-
-/// Whether opening a file takes the right to read a process's memory, PTRACE_MODE_READ_FSCREDS.
-pub(super) fn is_guarded(path: &[u8]) -> bool {
-    const GUARDED: [&str; 7] = ["auxv", "environ", "maps", "mem", "pagemap", "smaps", "smaps_rollup"];
-    rest_of(path).is_some_and(|rest| GUARDED.contains(&rest) || rest.starts_with("fdinfo/"))
 }
 
 /// How reading a file fails without that right, which is asked for when it is read (do_io_accounting, lock_trace).
@@ -255,6 +250,21 @@ fn comm(who: &Who<'_>) -> Vec<u8> {
     }
 }
 
+/// Nothing without memory.
+fn coredump_filter(view: &View<'_>, who: &Who<'_>) -> String {
+    let mm = view.node.mms.get(who.process.mm).filter(|_| who.task.is_some());
+    mm.map_or(String::new(), |mm| format!("{:08x}\n", mm.kept.coredump_filter))
+}
+
+fn login(who: &Who<'_>) -> (u32, u32) {
+    who.task.map_or((NO_LOGIN, NO_LOGIN), |task| task.login)
+}
+
+/// Whose rights the thread has, or had.
+fn credentials<'a>(who: &Who<'a>) -> &'a Credentials {
+    who.task.map_or(&who.process.first.credentials, |task| &task.credentials)
+}
+
 fn state(who: &Who<'_>) -> (char, &'static str) {
     match who.task.map(|t| &t.state) {
         _ if who.process.zombie.is_some() => ('Z', "zombie"),
@@ -303,7 +313,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let pending = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, shown_mask);
-    let nice = who.task.map_or(p.ended_nice, |t| t.nice);
+    let nice = who.task.map_or(p.first.nice, |t| t.nice);
     let urgency = who.task.map_or(0, |t| t.urgency());
     let code = match p.zombie {
         Some(status) if shown => status.wait_word(),
@@ -345,7 +355,8 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
 fn status(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let p = who.process;
     let (letter, word) = state(who);
-    let [ruid, suid, rgid, sgid] = p.real_ids;
+    let owner = credentials(who);
+    let ([ruid, suid, rgid, sgid], files) = (owner.real_ids, owner.for_files());
     let mut out = b"Name:\t".to_vec();
     for byte in comm(who) {
         // "non-printable characters are escaped": Linux escapes newline and backslash.
@@ -355,8 +366,7 @@ fn status(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
             byte => out.push(byte),
         }
     }
-    let [fsuid, fsgid] = who.task.map_or([None; 2], |t| t.fs_ids);
-    let groups: String = p.cred.groups.iter().map(|g| format!("{g} ")).collect();
+    let groups: String = owner.cred.groups.iter().map(|g| format!("{g} ")).collect();
     let umask = view.place(who.tid).map_or(String::new(), |place| format!("Umask:\t{:04o}\n", place.umask));
     let mut text = format!(
         "\n{umask}State:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\nTracerPid:\t0\n\
@@ -370,10 +380,10 @@ fn status(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
         who.tid,
         p.pgid.number(),
         p.sid.number(),
-        uid = p.cred.uid,
-        gid = p.cred.gid,
-        fsuid = fsuid.unwrap_or(p.cred.uid),
-        fsgid = fsgid.unwrap_or(p.cred.gid),
+        uid = owner.cred.uid,
+        gid = owner.cred.gid,
+        fsuid = files.uid,
+        fsgid = files.gid,
     );
     text.push_str(&memory::status(view, p));
     text.push_str(&status_signals(view, who));
@@ -388,7 +398,8 @@ fn status_signals(view: &View<'_>, who: &Who<'_>) -> String {
     let blocked = who.task.map_or(0, shown_mask);
     let queued = own.count_ones() + p.pending.mask().count_ones();
     let (mode, filters) = who.task.map_or((0, 0), |t| t.seccomp.shown());
-    let Caps { inheritable, permitted, effective, bounding, ambient, .. } = p.caps;
+    let Caps { inheritable, permitted, effective, bounding, ambient, .. } = credentials(who).caps;
+    let no_new_privs = who.task.map_or(p.first.no_new_privs, |task| task.no_new_privs);
     format!(
         "Threads:\t{}\nSigQ:\t{queued}/{}\nSigPnd:\t{own:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{blocked:016x}\n\
          SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\nCapInh:\t{inheritable:016x}\n\
@@ -399,7 +410,7 @@ fn status_signals(view: &View<'_>, who: &Who<'_>) -> String {
         p.threads.len(),
         p.limits[c::RLIMIT_SIGPENDING as usize].cur,
         p.pending.mask(),
-        u32::from(p.no_new_privs),
+        u32::from(no_new_privs),
     )
 }
 

@@ -8,6 +8,7 @@ use bloodhound_abi::structs::Stat;
 use bloodhound_abi::table::nr;
 
 use super::*;
+use crate::credentials::Credentials;
 use crate::testing::Bench;
 
 fn view(b: &Bench) -> View<'_> {
@@ -43,7 +44,7 @@ fn everything_listed_can_be_looked_at() {
             match entry {
                 Entry::Dir { .. } => assert_eq!(view(&b).read(at), Err(Errno::EISDIR)),
                 Entry::File { .. } => drop(view(&b).read(at).unwrap_or_else(|e| panic!("{at:?}: {e:?}"))),
-                Entry::Link(_) => drop(view(&b).readlink(at, &Cred::root()).unwrap()),
+                Entry::Link(_) => drop(view(&b).readlink(at).unwrap()),
             }
         }
     }
@@ -81,7 +82,7 @@ fn a_script_has_its_own_name_and_its_interpreter_s_exe() {
     assert_eq!(read("/proc/1/comm"), b"script\n");
     assert_eq!(read("/proc/1/cmdline"), b"/bin/prog\0-x\0/bin/script\0");
     let exe = Synth::from_absolute(b"/proc/1/exe").unwrap();
-    assert_eq!(view(&b).readlink(&exe, &Cred::root()).unwrap(), b"/bin/prog");
+    assert_eq!(view(&b).readlink(&exe).unwrap(), b"/bin/prog");
 }
 
 #[test]
@@ -274,9 +275,7 @@ fn the_trees_cannot_be_changed() {
 fn other_users_see_less() {
     let mut b = Bench::new();
     let child = b.fork();
-    let process = b.node.process_mut(Pid(child.0));
-    process.cred = Cred::user(1000, 1000);
-    process.real_ids = [1000; 4];
+    b.node.task_mut(child).credentials = Credentials::new(Cred::user(1000, 1000), 0);
     assert_eq!(b.open_as(child, "/proc/1/environ", c::O_RDONLY), Err(Errno::EACCES));
     assert_eq!(b.open_as(child, "/proc/1/fd", c::O_RDONLY), Err(Errno::EACCES));
     assert_eq!(b.open_as(child, "/proc/1/root/etc/hosts", c::O_RDONLY), Err(Errno::EACCES));
@@ -473,8 +472,8 @@ fn a_process_that_is_not_dumpable_keeps_its_secrets() {
 fn root_without_its_rights_reads_nothing_of_root_with_them() {
     let mut b = Bench::new();
     let other = b.fork();
-    let process = b.node.process_mut(Pid(other.0));
-    (process.caps.effective, process.caps.permitted) = (0, 0);
+    let caps = &mut b.node.task_mut(other).credentials.caps;
+    (caps.effective, caps.permitted) = (0, 0);
     let path = |b: &Bench, name: &str| format!("/proc/{}/{name}", b.tid.0);
     let mut look = |name| {
         let path = path(&b, name);

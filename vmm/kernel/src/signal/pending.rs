@@ -35,15 +35,20 @@ impl Pending {
 
     /// Adds a signal; false if a standard signal was pending already.
     pub fn add(&mut self, info: Siginfo) -> bool {
-        let signo = info.signo as u32;
-        let queue = self.infos.entry(signo).or_default();
-        // A timer has one signal of its own, which is queued beside others of the same number (send_sigqueue).
-        if signo < 32 && !queue.is_empty() && info.code != c::SI_TIMER as i32 {
+        if self.has_place_of(&info) {
             return false;
         }
-        queue.push_back(info);
+        let signo = info.signo as u32;
+        self.infos.entry(signo).or_default().push_back(info);
         self.mask |= bit(signo);
         true
+    }
+
+    /// Whether the only place that a signal could have is taken (legacy_queue). A timer has one signal of its own, which is queued beside others
+    /// of the same number (send_sigqueue).
+    pub fn has_place_of(&self, info: &Siginfo) -> bool {
+        let signo = info.signo as u32;
+        signo < 32 && self.mask & bit(signo) != 0 && info.code != c::SI_TIMER as i32
     }
 
     /// Takes the lowest-numbered signal in `of`, synchronous faults first as Linux does.
@@ -100,6 +105,37 @@ impl Node {
         Some(info)
     }
 
+    /// The thread that is to take a signal of a process that was named by one of its threads: that one if it would, or the first one that would
+    /// from the one on that was chosen last (complete_signal, `curr_target`).
+    pub(crate) fn choose_taker(&mut self, pid: Pid, named: Tid, signo: u32) -> Option<Tid> {
+        let process = self.process(pid);
+        let wants = |tid: &Tid| {
+            let stopped = matches!(self.task(*tid).state, TaskState::Stopped);
+            self.would_take(*tid, signo) && (!stopped || u64::from(signo) == c::SIGKILL)
+        };
+        if process.threads.contains(&named) && wants(&named) {
+            return Some(named);
+        }
+        let from = process.threads.iter().position(|tid| *tid == process.chosen).unwrap_or(0);
+        let found = process.threads[from..].iter().chain(&process.threads[..from]).copied().find(wants)?;
+        self.process_mut(pid).chosen = found;
+        Some(found)
+    }
+
+    /// Whether a thread does not block a signal, or waits for it.
+    fn would_take(&self, tid: Tid, signo: u32) -> bool {
+        self.task(tid).sigmask & bit(signo) == 0 || self.waits_for(tid, signo)
+    }
+
+    /// A thread has ended: the search for one that takes a signal goes on with the next one.
+    pub(crate) fn pass_choice(&mut self, pid: Pid, ended: Tid) {
+        let process = self.process_mut(pid);
+        if process.chosen == ended {
+            let at = process.threads.iter().position(|tid| *tid == ended).unwrap_or(0);
+            process.chosen = process.threads[(at + 1) % process.threads.len()];
+        }
+    }
+
     /// Keeps which thread was woken for a signal of its process.
     pub(crate) fn set_taker(&mut self, pid: Pid, signo: u32, taker: Option<Tid>) {
         let takers = &mut self.process_mut(pid).takers;
@@ -153,8 +189,10 @@ impl Node {
             if self.process(pid).takers.get(&signo) != Some(&tid) {
                 continue;
             }
-            let takes = |t: &&Tid| **t != tid && self.task(**t).sigmask & bit(signo) == 0;
-            let taker = threads.iter().find(takes).copied();
+            // The one that was made after it, and so on.
+            let at = threads.iter().position(|t| *t == tid).unwrap_or(0);
+            let others = threads[at..].iter().chain(&threads[..at]).copied().filter(|t| *t != tid);
+            let taker = others.into_iter().find(|t| self.would_take(*t, signo));
             self.set_taker(pid, signo, taker);
             if let Some(taker) = taker {
                 self.kick(taker);
@@ -167,10 +205,11 @@ impl Node {
     /// (`__sigqueue_alloc` of Linux).
     pub(crate) fn may_queue(&self, pid: Pid) -> bool {
         let process = self.process(pid);
-        let (limit, user) = (process.limits[c::RLIMIT_SIGPENDING as usize].cur, process.real_ids[0]);
-        let of_tasks =
-            |p: &Process| p.threads.iter().map(|tid| self.task(*tid).pending.queued()).sum::<u64>();
-        let users = self.processes.values().filter(|p| p.real_ids[0] == user);
-        users.map(|p| p.pending.queued() + of_tasks(p) + p.timers.len() as u64).sum::<u64>() < limit
+        let limit = process.limits[c::RLIMIT_SIGPENDING as usize].cur;
+        let user = self.credentials_of(process).real_ids[0];
+        let users = self.processes.values().filter(|p| self.credentials_of(p).real_ids[0] == user);
+        let of_processes = users.map(|p| p.pending.queued() + p.timers.len() as u64).sum::<u64>();
+        let tasks = self.tasks.values().filter(|task| task.credentials.real_ids[0] == user);
+        of_processes + tasks.map(|task| task.pending.queued()).sum::<u64>() < limit
     }
 }

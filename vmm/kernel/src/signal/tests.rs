@@ -44,3 +44,63 @@ fn a_signal_goes_to_another_thread_when_its_taker_blocks_it() {
     assert!(!b.node.signal_deliverable(main));
     assert!(b.node.signal_deliverable(thread));
 }
+
+/// Lets a thread block signals, or none.
+fn block(b: &mut Bench, tid: Tid, mask: u64) {
+    let set = b.put_as(tid, &mask.to_le_bytes());
+    assert_eq!(b.call_as(tid, nr::rt_sigprocmask, &[c::SIG_SETMASK, set, 0, 8]), Ok(0));
+}
+
+#[test]
+fn the_search_begins_with_the_thread_that_was_chosen_last() {
+    let (mut b, second) = two_threads();
+    let main = b.tid;
+    let flags = c::CLONE_VM | c::CLONE_FS | c::CLONE_FILES | c::CLONE_SIGHAND | c::CLONE_THREAD;
+    let stack = b.room(64);
+    let third = Tid(b.call(nr::clone, &[flags, stack, 0, 0, 0]).expect("a thread") as u32);
+    let usr1 = 1 << (c::SIGUSR1 - 1);
+    let takes = |b: &mut Bench| {
+        b.node.send_process(Pid(main.0), user_info(c::SIGUSR1 as u32, c::SI_USER as i32, Pid(main.0), 0));
+        let taker = [main, second, third].into_iter().find(|tid| b.node.signal_deliverable(*tid));
+        let taker = taker.expect("a thread takes it");
+        assert!(b.node.take_pending(taker, u64::MAX).is_some());
+        taker
+    };
+    block(&mut b, main, usr1);
+    block(&mut b, second, usr1);
+    assert_eq!(takes(&mut b), third);
+    block(&mut b, second, 0);
+    assert_eq!(takes(&mut b), third);
+    block(&mut b, third, usr1);
+    assert_eq!(takes(&mut b), second);
+    block(&mut b, third, 0);
+    assert_eq!(takes(&mut b), second);
+    // After the one that has ended comes the next one.
+    assert_eq!(b.start(second, nr::exit, &[0]), crate::dispatch::Outcome::Exited);
+    assert_eq!(takes(&mut b), third);
+    // The thread that is named comes first all the same.
+    block(&mut b, main, 0);
+    assert_eq!(takes(&mut b), main);
+}
+
+#[test]
+fn an_ignored_signal_ends_the_sleep_of_who_takes_it_and_of_nobody_else() {
+    let (mut b, named) = two_threads();
+    let (main, child) = (b.tid, 1 << (c::SIGCHLD - 1));
+    block(&mut b, named, child);
+    let info = |code: u64| user_info(c::SIGCHLD as u32, code as i32, Pid(main.0), 0);
+    let nothing = b.put_as(main, &[0; 8]);
+    let wait = |b: &mut Bench| b.start(main, nr::rt_sigtimedwait, &[nothing, 0, 0, 8]);
+    assert_eq!(wait(&mut b), crate::dispatch::Outcome::Blocked);
+    // The one that is named does not block it: nobody gets it.
+    b.node.send_process(Pid(main.0), info(c::SI_USER));
+    assert!(b.sleeps(main));
+    // For one thread: it stays there.
+    b.node.send_task(named, info(c::SI_TKILL));
+    assert!(b.sleeps(main));
+    assert_eq!(b.node.pending_for(named), child);
+    // Named is one that blocks it.
+    b.node.send_process_by(Pid(main.0), named, info(c::SI_USER));
+    assert_eq!(b.resume(main), Err(bloodhound_abi::Errno::EINTR));
+    assert_eq!(b.node.process(Pid(main.0)).pending.mask(), 0);
+}

@@ -27,15 +27,12 @@ pub fn capget(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
         Ok(_) | Err(Stop::Errno(Errno::EINVAL)) if data.is_null() => return Ok(0),
         words => words?,
     };
-    let pid = match k.read_obj(Ptr(hdr.0.wrapping_add(4)))? {
-        0 => k.pid,
+    let tid = match k.read_obj(Ptr(hdr.0.wrapping_add(4)))? {
+        0 => k.tid,
         0x8000_0000.. => return err(Errno::EINVAL),
-        tid => match k.node.tasks.get(&k.pid_ns().tid(tid)) {
-            Some(task) => task.pid,
-            None => return err(Errno::ESRCH),
-        },
+        tid => k.pid_ns().tid(tid),
     };
-    let caps = k.node.process(pid).caps;
+    let caps = k.node.credentials_of_thread(tid).ok_or(Errno::ESRCH)?.caps;
     let sets = [caps.effective, caps.permitted, caps.inheritable];
     let [low, high] = [0, 32].map(|shift| sets.map(|set| (set >> shift) as u32));
     let both: Vec<u8> = [low, high].concat().iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -54,7 +51,7 @@ pub fn capset(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
     words.resize(6, 0);
     // Bits without a capability are dropped.
     let set = |at: usize| (u64::from(words[at + 3]) << 32 | u64::from(words[at])) & ((2 << LAST) - 1);
-    let now = k.process().caps;
+    let now = k.credentials().caps;
     let wanted = Caps { effective: set(0), permitted: set(1), inheritable: set(2), ..now };
     let inheritable = if now.has(CAP_SETPCAP) { u64::MAX } else { now.inheritable | now.permitted };
     let more = wanted.inheritable & !(inheritable & (now.inheritable | now.bounding))
@@ -64,20 +61,20 @@ pub fn capset(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
         return err(Errno::EPERM);
     }
     let ambient = now.ambient & wanted.permitted & wanted.inheritable;
-    k.process_mut().caps = Caps { ambient, ..wanted };
+    k.credentials_mut().caps = Caps { ambient, ..wanted };
     Ok(0)
 }
 
 /// The options about capabilities.
 pub fn prctl(k: &mut Ctx<'_>, option: u64, [a2, a3, a4, a5]: [u64; 4]) -> SysResult {
-    let caps = k.process().caps;
+    let caps = k.credentials().caps;
     match option {
         c::PR_GET_KEEPCAPS => Ok(u64::from(caps.securebits & KEEP_CAPS != 0)),
         c::PR_SET_KEEPCAPS if a2 > 1 => err(Errno::EINVAL),
         c::PR_SET_KEEPCAPS if caps.securebits & KEEP_CAPS << 1 != 0 => err(Errno::EPERM),
         c::PR_SET_KEEPCAPS => {
             let keep = if a2 == 1 { KEEP_CAPS } else { 0 };
-            k.process_mut().caps.securebits = caps.securebits & !KEEP_CAPS | keep;
+            k.credentials_mut().caps.securebits = caps.securebits & !KEEP_CAPS | keep;
             Ok(0)
         }
         c::PR_GET_SECUREBITS => Ok(u64::from(caps.securebits)),
@@ -87,7 +84,7 @@ pub fn prctl(k: &mut Ctx<'_>, option: u64, [a2, a3, a4, a5]: [u64; 4]) -> SysRes
             if !caps.has(CAP_SETPCAP) || wanted > 0xff || (now ^ wanted) & locked != 0 {
                 return err(Errno::EPERM);
             }
-            k.process_mut().caps.securebits = wanted as u32;
+            k.credentials_mut().caps.securebits = wanted as u32;
             Ok(0)
         }
         // "EINVAL option is PR_CAPBSET_READ and arg2 does not specify a valid capability": programs look for the last one.
@@ -96,7 +93,7 @@ pub fn prctl(k: &mut Ctx<'_>, option: u64, [a2, a3, a4, a5]: [u64; 4]) -> SysRes
         c::PR_CAPBSET_DROP if !caps.has(CAP_SETPCAP) => err(Errno::EPERM),
         c::PR_CAPBSET_DROP if a2 > LAST => err(Errno::EINVAL),
         c::PR_CAPBSET_DROP => {
-            k.process_mut().caps.bounding &= !(1 << a2);
+            k.credentials_mut().caps.bounding &= !(1 << a2);
             Ok(0)
         }
         _ => ambient(k, a2, a3, a4 | a5),
@@ -113,7 +110,7 @@ fn ambient(k: &mut Ctx<'_>, what: u64, cap: u64, rest: u64) -> SysResult {
     if rest != 0 || cap > most || !(IS_SET..=CLEAR_ALL).contains(&what) {
         return err(Errno::EINVAL);
     }
-    let caps = &mut k.process_mut().caps;
+    let caps = &mut k.credentials_mut().caps;
     match what {
         IS_SET => return Ok(caps.ambient >> cap & 1),
         RAISE => {

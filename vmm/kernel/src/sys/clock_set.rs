@@ -194,7 +194,7 @@ pub fn clock_adjtime(k: &mut Ctx<'_>, clock: i32, buf: Ptr) -> SysResult {
 
 impl Ctx<'_> {
     fn may_set_clocks(&self) -> Result<(), Errno> {
-        if self.process().caps.has(CAP_SYS_TIME) { Ok(()) } else { Err(Errno::EPERM) }
+        if self.capable(CAP_SYS_TIME) { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// Sets CLOCK_REALTIME; NTP is told nothing of it, and has to begin anew (ntp_clear).

@@ -215,23 +215,21 @@ impl Ctx<'_> {
     /// processes that have either the CAP_SYS_ADMIN or the CAP_SYS_RESOURCE capability, or run with real user ID 0" (getrlimit(2)),
     /// kernel.threads-max, and pids.max of the cgroup.
     fn may_have_another_task(&mut self) -> Result<(), Errno> {
-        let (own, container) = (self.process().real_ids[0], self.process().container);
+        let (own, container) = (self.credentials().real_ids[0], self.process().container);
         let all = self.node.tasks.len() as u64;
-        let caps = &self.process().caps;
-        let exempt = own == 0 || caps.has(CAP_SYS_ADMIN) || caps.has(CAP_SYS_RESOURCE);
+        let exempt = own == 0 || self.capable(CAP_SYS_ADMIN) || self.capable(CAP_SYS_RESOURCE);
         let of_user = if exempt { u64::MAX } else { self.process().limits[c::RLIMIT_NPROC as usize].cur };
         if !super::sched::may_fork(self.task()) {
             return Err(Errno::EAGAIN);
         }
         let of_container = self.container().settings.pids.unwrap_or(u64::MAX);
         // All of the machine's are not fewer than those that a limit is about: mostly nothing has to be counted.
-        let counts = |limit: u64, counted: &dyn Fn(&Process) -> bool| {
-            let threads = |p: &Process| if counted(p) { p.threads.len() as u64 } else { 0 };
-            all >= limit && self.node.processes.values().map(threads).sum::<u64>() >= limit
+        let counts = |limit: u64, counted: &dyn Fn(&Task) -> bool| {
+            all >= limit && self.node.tasks.values().filter(|task| counted(task)).count() as u64 >= limit
         };
         if all >= self.node.threads_max()
-            || counts(of_user, &|p| p.real_ids[0] == own)
-            || counts(of_container, &|p| p.container == container)
+            || counts(of_user, &|task| task.credentials.real_ids[0] == own)
+            || counts(of_container, &|task| self.node.process(task.pid).container == container)
         {
             return Err(Errno::EAGAIN);
         }
@@ -261,7 +259,7 @@ impl Ctx<'_> {
         child.sibling = self.node.next_sibling();
         child.threads = Vec::new();
         child.pending = Default::default();
-        child.takers = Default::default();
+        (child.takers, child.chosen) = (Default::default(), tid);
         // clone takes any byte for the signal; one that does not exist is never sent (do_notify_parent).
         if !sibling {
             child.exit_signal = if r.exit_signal <= 64 { r.exit_signal } else { 0 };
@@ -317,13 +315,14 @@ impl Ctx<'_> {
         parent.children = parent.children.wrapping_add(1);
         let common = self.common_of_child(r.flags);
         let parent = self.task();
-        let mut task = Task::new(tid, pid, common, regs);
+        let mut task = Task::new(tid, pid, common, parent.credentials.clone(), regs);
         task.lineage = lineage;
         task.vectors = Vectors::Held(parent.vectors.held().cloned());
         task.sigmask = parent.sigmask;
         task.exception = parent.exception;
         (task.policy, task.priority, task.nice) = super::sched::inherited(parent);
-        task.fs_ids = parent.fs_ids;
+        (task.no_new_privs, task.io_flusher) = (parent.no_new_privs, parent.io_flusher);
+        task.login = parent.login;
         task.timer_slack = parent.timer_slack.of_child();
         task.seccomp = parent.seccomp.clone();
         (task.persona, task.io_priority) = (parent.persona, parent.io_priority);

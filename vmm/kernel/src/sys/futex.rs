@@ -345,7 +345,7 @@ pub fn get_robust_list(k: &mut Ctx<'_>, pid: i32, head: Ptr, len: Ptr) -> SysRes
     let tid = if pid == 0 { k.tid } else { k.pid_ns().tid(pid as u32) };
     let task = k.node.tasks.get(&tid).ok_or(Errno::ESRCH)?;
     // "EPERM The calling process does not have permission to see the robust futex list": PTRACE_MODE_READ_REALCREDS.
-    if !k.may_attach(k.node.process(task.pid)) {
+    if !k.may_attach(tid) {
         return err(Errno::EPERM);
     }
     let list = task.robust_list;

@@ -57,7 +57,7 @@ pub fn name_to_handle_at(
 
 /// open_by_handle_at(2). EPERM without CAP_DAC_READ_SEARCH, ESTALE for a handle of no file that is there.
 pub fn open_by_handle_at(k: &mut Ctx<'_>, mount: Fd, handle: Ptr, flags: OpenFlags) -> SysResult {
-    if !k.process().caps.has(CAP_DAC_READ_SEARCH) {
+    if !k.capable(CAP_DAC_READ_SEARCH) {
         return err(Errno::EPERM);
     }
     let [size, kind]: [u32; 2] = k.read_obj(handle)?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bloodhound_abi::Errno;
 
 use crate::caps::{CAP_SETGID, CAP_SETUID};
+use crate::credentials::Credentials;
 use crate::ctx::*;
-use crate::process::Process;
 use crate::wait::SysResult;
 
 /// "-1: unchanged" of the set calls.
@@ -14,84 +14,66 @@ const KEEP: u32 = u32::MAX;
 
 /// getuid(2): the real user id.
 pub fn getuid(k: &mut Ctx<'_>) -> SysResult {
-    Ok(u64::from(k.process().real_ids[0]))
+    Ok(u64::from(k.credentials().real_ids[0]))
 }
 
 /// geteuid(2): the effective user id.
 pub fn geteuid(k: &mut Ctx<'_>) -> SysResult {
-    Ok(u64::from(k.process().cred.uid))
+    Ok(u64::from(k.credentials().cred.uid))
 }
 
 /// getgid(2): the real group id.
 pub fn getgid(k: &mut Ctx<'_>) -> SysResult {
-    Ok(u64::from(k.process().real_ids[2]))
+    Ok(u64::from(k.credentials().real_ids[2]))
 }
 
 /// getegid(2): the effective group id.
 pub fn getegid(k: &mut Ctx<'_>) -> SysResult {
-    Ok(u64::from(k.process().cred.gid))
+    Ok(u64::from(k.credentials().cred.gid))
 }
 
 impl Ctx<'_> {
-    /// Whether all ids of another process are the caller's real ones, as prlimit(2) and the ptrace access modes ask:
-    /// "the real, effective, and saved set user IDs of the target process must match the real user ID of the caller and the
-    /// real, effective, and saved set group IDs of the target process must match the real group ID of the caller". A process
-    /// may always look at itself.
-    pub(super) fn same_ids(&self, target: &Process) -> bool {
-        let [uid, _, gid, _] = self.process().real_ids;
-        let same =
-            target.real_ids == [uid, uid, gid, gid] && (target.cred.uid, target.cred.gid) == (uid, gid);
-        same || target.pid == self.pid
-    }
-}
-
-impl Ctx<'_> {
-    /// Where the effective or the file-system id changes: the "dumpable" attribute "is reset to the value contained in the file
-    /// /proc/sys/fs/suid_dumpable" (PR_SET_DUMPABLE(2const)), 0, and the parent-death signal is cleared (commit_creds).
-    fn keep_secrets(&mut self, changes: bool) {
-        if changes {
-            self.process_mut().dumpable = 0;
+    /// Gives the caller other credentials (commit_creds). Where effective ids or those for files change, or capabilities are won, the "dumpable"
+    /// attribute of its memory "is reset to the value contained in the file /proc/sys/fs/suid_dumpable" (PR_SET_DUMPABLE(2const)),
+    /// 0, and its parent-death signal is cleared.
+    pub(crate) fn commit_credentials(&mut self, new: Credentials) {
+        if self.credentials().keep_secrets(&new) {
+            self.mm().kept.dumpable = 0;
             self.task_mut().pdeathsig = 0;
         }
+        *self.credentials_mut() = new;
     }
 }
 
 /// Whether any id may be taken; `at` as below.
 fn may_set(k: &Ctx<'_>, at: usize) -> bool {
-    k.process().caps.has(if at == 0 { CAP_SETUID } else { CAP_SETGID })
+    k.capable(if at == 0 { CAP_SETUID } else { CAP_SETGID })
 }
 
 /// Sets real, effective and saved id of one kind; `at` is 0 for users, 2 for groups.
 fn set_ids(k: &mut Ctx<'_>, at: usize, real: u32, effective: u32, saved: u32) -> SysResult {
-    let p = k.process();
-    let now = if at == 0 { p.cred.uid } else { p.cred.gid };
-    let mine = [p.real_ids[at], now, p.real_ids[at + 1]];
+    let mut new = k.credentials().clone();
+    let now = if at == 0 { new.cred.uid } else { new.cred.gid };
+    let mine = [new.real_ids[at], now, new.real_ids[at + 1]];
     if !may_set(k, at) && [real, effective, saved].iter().any(|id| *id != KEEP && !mine.contains(id)) {
         return err(Errno::EPERM);
     }
-    k.keep_secrets(effective != KEEP && effective != now);
-    let p = k.process_mut();
     for (slot, id) in [(at, real), (at + 1, saved)] {
         if id != KEEP {
-            p.real_ids[slot] = id;
+            new.real_ids[slot] = id;
         }
     }
     if effective != KEEP {
-        if at == 0 {
-            p.cred.uid = effective;
-        } else {
-            p.cred.gid = effective;
-        }
+        let slot = if at == 0 { &mut new.cred.uid } else { &mut new.cred.gid };
+        *slot = effective;
     }
     if at == 0 {
-        let now = [p.real_ids[0], p.cred.uid, p.real_ids[1]];
-        p.caps.after_ids(mine, now);
+        let now = [new.real_ids[0], new.cred.uid, new.real_ids[1]];
+        new.caps.after_ids(mine, now);
     }
-    // "The file-system user ID is also set to the same value as the effective user ID" (setreuid(2)); the ids of a process
-    // are those of all its threads here.
-    for tid in p.threads.clone() {
-        k.node.task_mut(tid).fs_ids[at / 2] = None;
-    }
+    // "The file-system user ID is also set to the same value as the effective user ID" (setreuid(2)).
+    new.fs_ids[at / 2] = None;
+    k.commit_credentials(new);
     Ok(0)
 }
 
@@ -108,8 +90,8 @@ pub fn setresgid(k: &mut Ctx<'_>, r: u32, e: u32, s: u32) -> SysResult {
 /// "If the real user ID is set or the effective user ID is set to a value not equal to the previous real user ID, the
 /// saved set-user-ID will be set to the new effective user ID" (setreuid(2)).
 fn set_pair(k: &mut Ctx<'_>, at: usize, real: u32, effective: u32) -> SysResult {
-    let old_real = k.process().real_ids[at];
-    let old_effective = if at == 0 { k.process().cred.uid } else { k.process().cred.gid };
+    let old_real = k.credentials().real_ids[at];
+    let old_effective = if at == 0 { k.credentials().cred.uid } else { k.credentials().cred.gid };
     // "Unprivileged users may only set the real user ID to the real user ID or the effective user ID": not to the saved one.
     if real != KEEP && ![old_real, old_effective].contains(&real) && !may_set(k, at) {
         return err(Errno::EPERM);
@@ -132,33 +114,43 @@ pub fn setregid(k: &mut Ctx<'_>, r: u32, e: u32) -> SysResult {
     set_pair(k, 2, r, e)
 }
 
-/// setuid(2): all three ids with CAP_SETUID, else the effective one. EPERM; "EINVAL The user ID specified in uid is not valid".
-pub fn setuid(k: &mut Ctx<'_>, uid: u32) -> SysResult {
-    if uid == KEEP {
+/// All three ids with the capability, else the effective one: "EPERM The user is not privileged [...] and uid does not match the real UID or
+/// saved set-user-ID of the calling process"; "EINVAL The user ID specified in uid is not valid" (setuid(2)).
+fn set_one(k: &mut Ctx<'_>, at: usize, id: u32) -> SysResult {
+    if id == KEEP {
         return err(Errno::EINVAL);
     }
-    if may_set(k, 0) { set_ids(k, 0, uid, uid, uid) } else { set_ids(k, 0, KEEP, uid, KEEP) }
+    if may_set(k, at) {
+        return set_ids(k, at, id, id, id);
+    }
+    let own = &k.credentials().real_ids[at..at + 2];
+    if own.contains(&id) { set_ids(k, at, KEEP, id, KEEP) } else { err(Errno::EPERM) }
 }
 
-/// setgid(2): all three ids with CAP_SETGID, else the effective one. EPERM; "EINVAL The group ID specified in gid is not valid".
+/// setuid(2). EPERM, EINVAL.
+pub fn setuid(k: &mut Ctx<'_>, uid: u32) -> SysResult {
+    set_one(k, 0, uid)
+}
+
+/// setgid(2). EPERM, EINVAL.
 pub fn setgid(k: &mut Ctx<'_>, gid: u32) -> SysResult {
-    if gid == KEEP {
-        return err(Errno::EINVAL);
-    }
-    if may_set(k, 2) { set_ids(k, 2, gid, gid, gid) } else { set_ids(k, 2, KEEP, gid, KEEP) }
+    set_one(k, 2, gid)
 }
 
 /// "setfsuid() will succeed only if the caller is the superuser or if fsuid matches either the caller's real user ID,
 /// effective user ID, saved set-user-ID, or current filesystem user ID"; "On both success and failure, this call returns
-/// the previous filesystem user ID of the caller." No user has the id -1. `at` as above. What Linux does to capabilities
-/// here, the VFS does by looking at the id (CAP_DAC_OVERRIDE and its kin go with root's).
+/// the previous filesystem user ID of the caller." No user has the id -1. `at` as above. Files go by the id alone here, and not by the
+/// capabilities that change with it.
 fn set_fs_id(k: &mut Ctx<'_>, at: usize, id: u32) -> SysResult {
-    let (p, cred) = (k.process(), k.fs_cred());
-    let (old, effective) = if at == 0 { (cred.uid, p.cred.uid) } else { (cred.gid, p.cred.gid) };
-    let own = [p.real_ids[at], p.real_ids[at + 1], effective, old].contains(&id);
+    let (mut new, cred) = (k.credentials().clone(), k.fs_cred());
+    let (old, effective) = if at == 0 { (cred.uid, new.cred.uid) } else { (cred.gid, new.cred.gid) };
+    let own = [new.real_ids[at], new.real_ids[at + 1], effective, old].contains(&id);
     if id != KEEP && (own || may_set(k, at)) {
-        k.keep_secrets(id != old);
-        k.task_mut().fs_ids[at / 2] = Some(id).filter(|id| *id != effective);
+        new.fs_ids[at / 2] = Some(id).filter(|id| *id != effective);
+        if at == 0 {
+            new.caps.after_fs_id(old, id);
+        }
+        k.commit_credentials(new);
     }
     Ok(u64::from(old))
 }
@@ -182,21 +174,21 @@ fn three(k: &mut Ctx<'_>, values: [u32; 3], ptrs: [Ptr; 3]) -> SysResult {
 
 /// getresuid(2).
 pub fn getresuid(k: &mut Ctx<'_>, r: Ptr, e: Ptr, s: Ptr) -> SysResult {
-    let p = k.process();
+    let p = k.credentials();
     let values = [p.real_ids[0], p.cred.uid, p.real_ids[1]];
     three(k, values, [r, e, s])
 }
 
 /// getresgid(2).
 pub fn getresgid(k: &mut Ctx<'_>, r: Ptr, e: Ptr, s: Ptr) -> SysResult {
-    let p = k.process();
+    let p = k.credentials();
     let values = [p.real_ids[2], p.cred.gid, p.real_ids[3]];
     three(k, values, [r, e, s])
 }
 
 /// getgroups(2): their number for a size of 0; EINVAL for a size that is too small.
 pub fn getgroups(k: &mut Ctx<'_>, size: i32, list: Ptr) -> SysResult {
-    let groups = k.process().cred.groups.clone();
+    let groups = k.credentials().cred.groups.clone();
     if size < 0 || (size > 0 && (size as usize) < groups.len()) {
         return err(Errno::EINVAL);
     }
@@ -214,11 +206,13 @@ pub fn setgroups(k: &mut Ctx<'_>, size: i32, list: Ptr) -> SysResult {
         return err(Errno::EPERM);
     }
     let size = usize::try_from(size).ok().filter(|n| *n <= 65536).ok_or(Errno::EINVAL)?;
-    let groups: Vec<u32> = k.read_vec(list.0, size)?;
+    let mut groups: Vec<u32> = k.read_vec(list.0, size)?;
     // No group has the id -1 (groups_from_user).
     if groups.contains(&KEEP) {
         return err(Errno::EINVAL);
     }
-    k.process_mut().cred.groups = Arc::from(groups);
+    // They are kept, and shown, in their order as numbers (groups_sort).
+    groups.sort_unstable();
+    k.credentials_mut().cred.groups = Arc::from(groups);
     Ok(0)
 }

@@ -35,7 +35,7 @@ pub fn inotify_init1(k: &mut Ctx<'_>, flags: FdFlags) -> SysResult {
     if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK) {
         return err(Errno::EINVAL);
     }
-    let uid = k.process().cred.uid;
+    let uid = k.credentials().cred.uid;
     if k.node.inotifies.iter().filter(|(_, other)| other.uid == uid).count() >= MAX_INSTANCES {
         return err(Errno::EMFILE);
     }

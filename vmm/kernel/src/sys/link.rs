@@ -6,7 +6,6 @@ use bloodhound_vfs::{At, Dev, Ino, Kind};
 
 use crate::ctx::*;
 use crate::path::{Place, done};
-use crate::procfs::View;
 use crate::wait::SysResult;
 
 const CWD: Fd = Fd(c::AT_FDCWD);
@@ -134,10 +133,7 @@ pub fn readlinkat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, buf: Ptr, size: u64) -
             let now = k.now();
             k.node.vfs.readlink_ino(ino, now).map_err(|_| not_a_link)?.to_vec()
         }
-        Place::Synth(synth) => {
-            let cred = k.fs_cred();
-            View { node: k.node, pid: k.pid, tid: k.tid }.readlink(&synth, &cred)?
-        }
+        Place::Synth(synth) => k.view().readlink(&synth)?,
         Place::File(_) => return err(not_a_link),
     };
     target.truncate(size);

@@ -16,7 +16,7 @@ const NAME_MAX: u64 = 64;
 
 impl Ctx<'_> {
     fn needs(&self, cap: u32) -> Result<(), Errno> {
-        if self.process().caps.has(cap) { Ok(()) } else { Err(Errno::EPERM) }
+        if self.capable(cap) { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// The bytes of a name that a machine is given. "EINVAL len is negative or [...] larger than the maximum allowed size".
@@ -62,7 +62,7 @@ pub fn syslog(k: &mut Ctx<'_>, action: i32, buf: Ptr, len: i32) -> SysResult {
     const READ_ALL: i32 = 3;
     const READ_CLEAR: i32 = 4;
     const CONSOLE_LEVEL: i32 = 8;
-    let caps = &k.process().caps;
+    let caps = &k.credentials().caps;
     if !caps.has(CAP_SYSLOG) && !caps.has(CAP_SYS_ADMIN) {
         return err(Errno::EPERM);
     }
@@ -135,7 +135,7 @@ pub fn kcmp(k: &mut Ctx<'_>, pid1: i32, pid2: i32, kind: i32, idx1: u64, idx2: u
     };
     let tids = [find(k, pid1)?, find(k, pid2)?];
     let pids = tids.map(|tid| k.node.task(tid).pid);
-    if pids.iter().any(|pid| !k.may_attach(k.node.process(*pid))) {
+    if tids.iter().any(|tid| !k.may_attach(*tid)) {
         return err(Errno::EPERM);
     }
     let file = |k: &Ctx<'_>, at: usize, fd: u64| {

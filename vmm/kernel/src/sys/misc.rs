@@ -6,6 +6,7 @@ use bloodhound_abi::structs::{Rlimit, Sysinfo};
 
 use crate::buffers::Buffers;
 use crate::caps::CAP_SYS_RESOURCE;
+use crate::credentials::Credentials;
 use crate::ctx::*;
 use crate::mm::Access;
 use crate::task::{PER_LINUX32, UNAME26};
@@ -84,11 +85,14 @@ pub fn setrlimit(k: &mut Ctx<'_>, resource: u32, limit: Ptr) -> SysResult {
 /// prlimit(2). EPERM for processes of other users and for raising a hard limit; ESRCH.
 pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -> SysResult {
     let wanted: Option<Rlimit> = if new.is_null() { None } else { Some(k.read_obj(new)?) };
+    // A number names a thread, whose process's limits these are.
+    let tid = if pid == 0 { k.tid } else { k.pid_ns().tid(pid as u32) };
     let pid = if pid == 0 { k.pid } else { k.node.process_of(k.pid_ns(), pid).ok_or(Errno::ESRCH)? };
-    let (me, target) = (k.process(), k.node.process(pid));
+    let target = k.node.process(pid);
     // The caller must "have the CAP_SYS_RESOURCE capability [...]", or the ids must match (prlimit(2)): for reading, too.
-    let privileged = me.caps.has(CAP_SYS_RESOURCE);
-    if !k.same_ids(target) && !privileged {
+    let privileged = k.capable(CAP_SYS_RESOURCE);
+    let same = |other: &Credentials| k.same_ids(other);
+    if tid != k.tid && !k.node.credentials_of_thread(tid).is_some_and(same) && !privileged {
         return err(Errno::EPERM);
     }
     let index = resource as usize;

@@ -84,7 +84,7 @@ fn make(k: &Ctx<'_>, mode: u32, sizes: Option<[u64; 8]>) -> SysResult<MqQueue> {
     // "If msg_default exceeds msg_max, a new queue's default mq_maxmsg value is capped to the msg_max limit" (mq_overview(7)).
     let usual = || (set("msg_default", MOST).min(set_most), set("msgsize_default", LONGEST).min(set_longest));
     let (most, longest) = sizes.map_or_else(usual, |[_, most, longest, ..]| (most, longest));
-    let privileged = k.process().caps.has(CAP_SYS_RESOURCE);
+    let privileged = k.capable(CAP_SYS_RESOURCE);
     let (max_most, max_longest) =
         if privileged { (HARD_MOST, HARD_LONGEST) } else { (set_most, set_longest) };
     if !(1..=max_most).contains(&most) || !(1..=max_longest).contains(&longest) {
@@ -98,7 +98,7 @@ fn make(k: &Ctx<'_>, mode: u32, sizes: Option<[u64; 8]>) -> SysResult<MqQueue> {
     }
     // RLIMIT_MSGQUEUE: "the number of bytes that can be allocated for POSIX message queues for the real user ID of the calling
     // process" (getrlimit(2)), of all its queues as they are when they are full.
-    let user = k.process().real_ids[0];
+    let user = k.credentials().real_ids[0];
     let room = |most: u64, longest: u64| most * (longest + OVERHEAD);
     let theirs = k.node.mqueues.all.iter().filter(|(_, queue)| queue.user == user);
     let used: u64 = theirs.map(|(_, queue)| room(queue.most, queue.longest)).sum();
@@ -119,7 +119,7 @@ fn may(k: &Ctx<'_>, queue: &MqQueue, wanted: u32) -> Result<(), Errno> {
     } else {
         queue.mode
     };
-    let allowed = wanted & !granted == 0 || k.process().caps.has(CAP_DAC_OVERRIDE);
+    let allowed = wanted & !granted == 0 || k.capable(CAP_DAC_OVERRIDE);
     if allowed { Ok(()) } else { Err(Errno::EACCES) }
 }
 
@@ -128,7 +128,7 @@ pub fn mq_unlink(k: &mut Ctx<'_>, path: Ptr) -> SysResult {
     let key = (k.container().ipc, given_name(k, path)?);
     check_name(&key.1)?;
     let id = *k.node.mqueues.names.get(&key).ok_or(Errno::ENOENT)?;
-    if k.fs_cred().uid != k.node.mqueues.all[id].owner.0 && !k.process().caps.has(CAP_FOWNER) {
+    if k.fs_cred().uid != k.node.mqueues.all[id].owner.0 && !k.capable(CAP_FOWNER) {
         return err(Errno::EPERM);
     }
     k.node.mqueues.names.remove(&key);
@@ -167,7 +167,7 @@ pub fn mq_timedsend(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, len: u64, priority: u32, 
     let mut text = vec![0; len as usize];
     k.read_bytes(msg.0, &mut text)?;
     let message = (Arc::new(text), priority);
-    let (tid, sender) = (k.tid, (k.pid, k.process().real_ids[0]));
+    let (tid, sender) = (k.tid, (k.pid, k.credentials().real_ids[0]));
     let queue = &mut k.node.mqueues.all[id];
     if queue.len() < queue.most {
         k.node.mq_send(id, message, sender);

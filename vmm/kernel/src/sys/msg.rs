@@ -216,7 +216,7 @@ fn change(k: &mut Ctx<'_>, id: i32, buf: Ptr) -> SysResult {
     let [a, b, c, d, e, f, _, _, _, _, _, room, ..] = k.read_obj::<[u64; 15]>(buf)?;
     let perm = queue(k, id)?.perm;
     k.ipc_owns(&perm)?;
-    if room > MAX_BYTES && !k.process().caps.has(CAP_SYS_RESOURCE) {
+    if room > MAX_BYTES && !k.capable(CAP_SYS_RESOURCE) {
         return err(Errno::EPERM);
     }
     let (now, ns) = (k.seconds(), k.container().ipc);

@@ -39,7 +39,7 @@ impl Ctx<'_> {
         if protocol >= PROTOCOLS || !matches!(protocol, NETLINK_ROUTE | SOCK_DIAG) {
             return Err(Errno::EPROTONOSUPPORT);
         }
-        let socket = NetlinkSocket::new(self.container().net, protocol, kind, self.process().cred.uid);
+        let socket = NetlinkSocket::new(self.container().net, protocol, kind, self.credentials().cred.uid);
         Ok(self.node.netlinks.insert(socket))
     }
 
@@ -108,7 +108,7 @@ impl Ctx<'_> {
         let asker = Asker {
             stack: self.node.net.stack(socket.net),
             port,
-            uid: self.process().cred.uid,
+            uid: self.credentials().cred.uid,
             strict: socket.has(option::GET_STRICT_CHK),
         };
         let result = match socket.protocol {

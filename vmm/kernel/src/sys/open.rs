@@ -353,6 +353,7 @@ impl Ctx<'_> {
                         return err(Errno::EISDIR);
                     }
                     view.permit(synth, cred, MAY_READ)?;
+                    view.may_open(synth)?;
                     not_direct(flags)?;
                 }
                 Ok(File::new(FileKind::SyntheticDir { path, entries: Arc::default() }, kept))
@@ -375,11 +376,10 @@ impl Ctx<'_> {
                     return err(if read_only { Errno::EROFS } else { Errno::EACCES });
                 }
                 view.permit(synth, cred, want)?;
-                view.may_open(synth, cred)?;
+                view.may_open(synth)?;
                 not_direct(flags)?;
                 // What may not be read fails then.
-                let data =
-                    if read && view.may_read(synth, cred).is_ok() { view.read(synth)? } else { Vec::new() };
+                let data = if read && view.may_read(synth).is_ok() { view.read(synth)? } else { Vec::new() };
                 Ok(File::new(FileKind::Synthetic { path, data: Arc::new(data) }, kept))
             }
         }
@@ -393,7 +393,7 @@ impl Ctx<'_> {
         let FileKind::Synthetic { path, .. } = &self.node.files[id].kind else { return err(Errno::EBADF) };
         let synth = Synth::from_absolute(path).ok_or(Errno::EIO)?;
         let view = View { node: self.node, pid: self.pid, tid: self.tid };
-        view.may_read(&synth, &self.fs_cred())?;
+        view.may_read(&synth)?;
         let text = view.read(&synth).map_err(|e| if e == Errno::ENOENT { Errno::ESRCH } else { e })?;
         let text = Arc::new(text);
         if let FileKind::Synthetic { data, .. } = &mut self.node.files[id].kind {

@@ -57,7 +57,7 @@ impl Ctx<'_> {
             n if n < 0 => (Whom::Group, -n),
             n => (Whom::Process, n),
         };
-        self.node.set_owner(id, whom, number, self.pid)?;
+        self.node.set_owner(id, whom, number, self.tid)?;
         Ok(0)
     }
 
@@ -96,7 +96,7 @@ impl Ctx<'_> {
             2 => Whom::Group,
             _ => return err(Errno::EINVAL),
         };
-        self.node.set_owner(id, whom, number, self.pid)?;
+        self.node.set_owner(id, whom, number, self.tid)?;
         Ok(0)
     }
 

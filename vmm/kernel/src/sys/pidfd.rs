@@ -6,6 +6,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
 
+use crate::credentials::Asks;
 use crate::ctx::*;
 use crate::file::{File, FileKind, ProcessRef};
 use crate::ids::*;
@@ -38,6 +39,11 @@ impl Ctx<'_> {
     pub(crate) fn open_pidfd(&mut self, pid: Pid, flags: u64) -> Result<u64, Errno> {
         let named = self.node.process_ref(pid);
         self.open_file(File::new(FileKind::Process(named), c::O_RDWR | flags), true)
+    }
+
+    /// The access mode PTRACE_MODE_ATTACH_REALCREDS (ptrace(2)).
+    pub(super) fn may_attach(&self, other: Tid) -> bool {
+        self.node.may_trace(self.tid, other, Asks::ByCall)
     }
 
     /// The process of a process descriptor, and whether calls with it do not sleep. EBADF for any other one; `None`: it is gone.
@@ -107,7 +113,7 @@ pub fn pidfd_getfd(k: &mut Ctx<'_>, fd: Fd, target: Fd, flags: Hex) -> SysResult
     let (process, _) = k.pidfd(fd)?;
     let process = process.ok_or(Errno::ESRCH)?;
     let other = k.node.process(process);
-    if !k.may_attach(other) {
+    if !k.may_attach(Tid(process.0)) {
         return err(Errno::EPERM);
     }
     if other.zombie.is_some() {

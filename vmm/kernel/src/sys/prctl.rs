@@ -4,6 +4,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 
+use crate::caps::CAP_SYS_RESOURCE;
 use crate::ctx::*;
 use crate::task::{ADDR_NO_RANDOMIZE, PER_LINUX32, READ_IMPLIES_EXEC, UNAME26};
 use crate::wait::{Stop, SysResult};
@@ -37,19 +38,19 @@ pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, a4: u64, a5: u64) -
             k.write_obj(Ptr(a2), &signal)?;
             Ok(0)
         }
-        c::PR_GET_DUMPABLE => Ok(k.process().dumpable),
+        c::PR_GET_DUMPABLE => Ok(k.mm().kept.dumpable),
         c::PR_SET_DUMPABLE if a2 > 1 => err(Errno::EINVAL),
         c::PR_SET_DUMPABLE => {
-            k.process_mut().dumpable = a2;
+            k.mm().kept.dumpable = a2;
             Ok(0)
         }
         c::PR_SET_NO_NEW_PRIVS if a2 != 1 || rest != 0 => err(Errno::EINVAL),
         c::PR_SET_NO_NEW_PRIVS => {
-            k.process_mut().no_new_privs = true;
+            k.task_mut().no_new_privs = true;
             Ok(0)
         }
         c::PR_GET_NO_NEW_PRIVS if a2 | rest != 0 => err(Errno::EINVAL),
-        c::PR_GET_NO_NEW_PRIVS => Ok(u64::from(k.process().no_new_privs)),
+        c::PR_GET_NO_NEW_PRIVS => Ok(u64::from(k.task().no_new_privs)),
         c::PR_SET_CHILD_SUBREAPER => {
             k.process_mut().subreaper = a2 != 0;
             Ok(0)
@@ -60,17 +61,18 @@ pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, a4: u64, a5: u64) -
             Ok(0)
         }
         c::PR_SET_TIMERSLACK => {
-            k.task_mut().timer_slack.set(if (a2 as i64) <= 0 { 0 } else { a2 });
+            // The number is one without a sign, whatever the manual says of those below zero.
+            k.task_mut().timer_slack.set(a2);
             Ok(0)
         }
         c::PR_GET_TIMERSLACK => Ok(k.task().timer_slack.ns()),
         c::PR_SET_THP_DISABLE if rest != 0 => err(Errno::EINVAL),
         c::PR_SET_THP_DISABLE => {
-            k.process_mut().thp_disable = a2 != 0;
+            k.mm().kept.thp_disable = a2 != 0;
             Ok(0)
         }
         c::PR_GET_THP_DISABLE if a2 | rest != 0 => err(Errno::EINVAL),
-        c::PR_GET_THP_DISABLE => Ok(u64::from(k.process().thp_disable)),
+        c::PR_GET_THP_DISABLE => Ok(u64::from(k.mm().kept.thp_disable)),
         option @ (c::PR_GET_KEEPCAPS
         | c::PR_SET_KEEPCAPS
         | c::PR_GET_SECUREBITS
@@ -151,8 +153,14 @@ fn rare(k: &mut Ctx<'_>, option: u64, args: [u64; 4]) -> SysResult {
             if known { Ok(0) } else { err(Errno::EINVAL) }
         }
         "PR_GET_SPECULATION_CTRL" | "PR_SET_SPECULATION_CTRL" => speculation(name, args),
-        // CAP_SYS_RESOURCE.
-        "PR_SET_IO_FLUSHER" | "PR_GET_IO_FLUSHER" => err(Errno::EPERM),
+        "PR_SET_IO_FLUSHER" | "PR_GET_IO_FLUSHER" if !k.capable(CAP_SYS_RESOURCE) => err(Errno::EPERM),
+        "PR_SET_IO_FLUSHER" if a2 > 1 || a3 | a4 | a5 != 0 => err(Errno::EINVAL),
+        "PR_SET_IO_FLUSHER" => {
+            k.task_mut().io_flusher = a2 == 1;
+            Ok(0)
+        }
+        "PR_GET_IO_FLUSHER" if a2 | a3 | a4 | a5 != 0 => err(Errno::EINVAL),
+        "PR_GET_IO_FLUSHER" => Ok(u64::from(k.task().io_flusher)),
         // "ENODEV": one processor has no sibling to share a core with.
         "PR_SCHED_CORE" => err(Errno::ENODEV),
         // PR_SYS_DISPATCH_OFF.
@@ -256,7 +264,7 @@ pub fn personality(k: &mut Ctx<'_>, persona: Hex) -> SysResult {
     let before = k.task().persona;
     if persona.0 != 0xffff_ffff {
         let known = PER_LINUX32 | UNAME26 | ADDR_NO_RANDOMIZE | READ_IMPLIES_EXEC;
-        if persona.0 & !u64::from(known) != 0 && !k.process().caps.has(crate::caps::CAP_SYS_ADMIN) {
+        if persona.0 & !u64::from(known) != 0 && !k.capable(crate::caps::CAP_SYS_ADMIN) {
             return err(Errno::EPERM);
         }
         k.task_mut().persona = persona.0 as u32;

@@ -4,6 +4,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
 use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_NICE};
+use crate::credentials::Credentials;
 use crate::ctx::*;
 use crate::ids::*;
 use crate::process::Process;
@@ -26,11 +27,11 @@ impl Ctx<'_> {
         let me = self.process();
         // "According to POSIX, the nice value is a per-process setting. However, under [...] Linux/NPTL [...] different
         // threads in the same process can have different nice values": a number names one thread.
-        let chosen = |p: &Process| match (which, who) {
+        let uid = if who == 0 { self.credentials().real_ids[0] } else { who as u32 };
+        let chosen = |p: &Process, credentials: &Credentials| match (which, who) {
             (PRIO_PGRP, 0) => p.pgid == me.pgid,
             (PRIO_PGRP, _) => p.pgid == me.pid.ns().pid(who as u32),
-            (_, 0) => p.real_ids[0] == me.real_ids[0],
-            _ => p.real_ids[0] == who as u32,
+            _ => credentials.real_ids[0] == uid,
         };
         let ended = |p: &Process| !self.node.tasks.contains_key(&Tid(p.pid.0));
         let found: Vec<Target> = match (which, who) {
@@ -43,10 +44,13 @@ impl Ctx<'_> {
             }
             (PRIO_PGRP | PRIO_USER, _) => {
                 let seen = self.node.tasks.values().filter(|t| t.pid.ns() == self.pid_ns());
-                let threads =
-                    seen.filter(|t| chosen(self.node.process(t.pid))).map(|t| Target::Thread(t.tid));
+                let threads = seen
+                    .filter(|t| chosen(self.node.process(t.pid), &t.credentials))
+                    .map(|t| Target::Thread(t.tid));
                 let seen = self.node.processes.values().filter(|p| p.pid.ns() == self.pid_ns());
-                let zombies = seen.filter(|p| chosen(p) && ended(p)).map(|p| Target::Ended(p.pid));
+                let zombies = seen
+                    .filter(|p| ended(p) && chosen(p, &p.first.credentials))
+                    .map(|p| Target::Ended(p.pid));
                 threads.chain(zombies).collect()
             }
             _ => return err(Errno::EINVAL),
@@ -58,7 +62,7 @@ impl Ctx<'_> {
     fn nice_of(&mut self, target: Target) -> &mut i32 {
         match target {
             Target::Thread(tid) => &mut self.node.task_mut(tid).nice,
-            Target::Ended(pid) => &mut self.node.process_mut(pid).ended_nice,
+            Target::Ended(pid) => &mut self.node.process_mut(pid).first.nice,
         }
     }
 }
@@ -82,15 +86,15 @@ pub fn getpriority(k: &mut Ctx<'_>, which: u32, who: i32) -> SysResult {
 /// setpriority(2). EACCES for less nice without CAP_SYS_NICE.
 pub fn setpriority(k: &mut Ctx<'_>, which: u32, who: i32, nice: i32) -> SysResult {
     let found = k.priority_targets(which, who)?;
-    let (nice, privileged) = (nice.clamp(-20, 19), k.process().caps.has(CAP_SYS_NICE));
+    let (nice, privileged) = (nice.clamp(-20, 19), k.capable(CAP_SYS_NICE));
     // An error for one of several does not spare the others (set_one_prio).
     let mut result = Ok(0);
     for target in found {
-        let pid = match target {
-            Target::Thread(tid) => k.node.task(tid).pid,
-            Target::Ended(pid) => pid,
+        let (pid, owner) = match target {
+            Target::Thread(tid) => (k.node.task(tid).pid, &k.node.task(tid).credentials),
+            Target::Ended(pid) => (pid, &k.node.process(pid).first.credentials),
         };
-        if !k.owns_process(pid) {
+        if !k.owns_thread(owner) {
             // "EPERM A process was located, but its effective user ID did not match either the effective or the real user ID
             // of the caller".
             result = err(Errno::EPERM);
@@ -117,10 +121,9 @@ fn io_class(priority: u16) -> u16 {
 /// ioprio_set(2). EPERM for the real-time class without CAP_SYS_NICE or CAP_SYS_ADMIN.
 pub fn ioprio_set(k: &mut Ctx<'_>, which: i32, who: i32, priority: i32) -> SysResult {
     let (class, level) = ((priority >> 13) & 7, priority & 0x1fff);
-    let caps = k.process().caps;
     // ioprio_check_cap.
     match class {
-        1 if !caps.has(CAP_SYS_ADMIN) && !caps.has(CAP_SYS_NICE) => return err(Errno::EPERM),
+        1 if !k.capable(CAP_SYS_ADMIN) && !k.capable(CAP_SYS_NICE) => return err(Errno::EPERM),
         1 | 2 if level > 7 => return err(Errno::EINVAL),
         0 if level != 0 => return err(Errno::EINVAL),
         0..=3 => {}
@@ -129,7 +132,9 @@ pub fn ioprio_set(k: &mut Ctx<'_>, which: i32, who: i32, priority: i32) -> SysRe
     for target in k.priority_targets(io_which(which), who)? {
         // "PF_EXITING" has no I/O context any more, and gets none (set_task_ioprio).
         let Target::Thread(tid) = target else { return err(Errno::ESRCH) };
-        if !k.owns_process(k.node.task(tid).pid) {
+        // set_task_ioprio: the effective or the real user is the real one of the task.
+        let (me, uid) = (k.credentials(), k.node.task(tid).credentials.real_ids[0]);
+        if uid != me.cred.uid && uid != me.real_ids[0] && !k.capable(CAP_SYS_NICE) {
             return err(Errno::EPERM);
         }
         k.node.task_mut(tid).io_priority = priority as u16;
@@ -145,7 +150,7 @@ pub fn ioprio_get(k: &mut Ctx<'_>, which: i32, who: i32) -> SysResult {
     let values = found.iter().map(|target| {
         let (own, nice) = match *target {
             Target::Thread(tid) => (k.node.task(tid).io_priority, k.node.task(tid).nice),
-            Target::Ended(pid) => (0, k.node.process(pid).ended_nice),
+            Target::Ended(pid) => (0, k.node.process(pid).first.nice),
         };
         match own {
             own if !several || io_class(own) != 0 => u64::from(own),

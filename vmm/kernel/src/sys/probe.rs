@@ -22,9 +22,9 @@ pub fn chroot(k: &mut Ctx<'_>, path: Path) -> SysResult {
     if k.node.vfs.kind(ino) != Some(bloodhound_vfs::Kind::Directory) {
         return err(Errno::ENOTDIR);
     }
-    let cred = k.process().cred.clone();
+    let cred = k.fs_cred();
     k.node.vfs.access_ino(ino, &cred, MAY_EXEC)?;
-    if !k.process().caps.has(CAP_SYS_CHROOT) {
+    if !k.capable(CAP_SYS_CHROOT) {
         return err(Errno::EPERM);
     }
     k.node.vfs.hold(ino);

@@ -6,6 +6,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Rusage, Timeval};
 
+use crate::credentials::First;
 use crate::ctx::*;
 use crate::ids::*;
 use crate::memory::TASK;
@@ -37,15 +38,7 @@ impl Node {
     /// Ends one thread; the last one ends the process.
     pub(crate) fn exit_task(&mut self, tid: Tid, status: ExitStatus, outside: &mut Outside<'_>) {
         let pid = self.task(tid).pid;
-        {
-            let mut ctx = Ctx::new(self, tid, outside.reborrow());
-            ctx.exit_robust_list();
-            let word = ctx.task().clear_child_tid;
-            // set_tid_address(2): "the kernel will write 0 at this address and wake a futex" if others share the memory.
-            if word != 0 && ctx.write_obj(Ptr(word), &0u32).is_ok() {
-                ctx.wake_one(word);
-            }
-        }
+        Ctx::new(self, tid, outside.reborrow()).release_memory();
         // exit_signals of Linux.
         self.retarget(tid, u64::MAX);
         self.futex_forget(tid);
@@ -54,14 +47,15 @@ impl Node {
         self.abandon_call(tid, outside.base);
         self.vfork_done(tid);
         self.run_queue.retain(|t| *t != tid);
-        let (common, nice) = (self.task(tid).common, self.task(tid).nice);
+        let (common, first) = (self.task(tid).common, First::of(self.task(tid)));
         self.tasks.remove(&tid);
         let container = self.process(pid).container;
         self.memory.kernel_shrinks(container, TASK);
         if tid.0 == pid.0 {
-            self.process_mut(pid).ended_nice = nice;
+            self.process_mut(pid).first = first;
         }
         outside.tell(self, (pid, tid), &Told::Ended { status });
+        self.pass_choice(pid, tid);
         let process = self.process_mut(pid);
         process.threads.retain(|t| *t != tid);
         if process.threads.is_empty() {
@@ -181,7 +175,7 @@ impl Node {
     fn signal_parents_end(&mut self, child: Pid, parent: Pid) {
         let threads = self.process(child).threads.iter();
         let signals: Vec<u32> = threads.map(|tid| self.task(*tid).pdeathsig).filter(|s| *s != 0).collect();
-        let uid = self.process(parent).real_ids[0];
+        let uid = self.credentials_of(self.process(parent)).real_ids[0];
         for signal in signals {
             let info = crate::signal::user_info(signal, c::SI_USER as i32, parent, uid);
             self.send_process(child, info);
@@ -207,6 +201,22 @@ impl Node {
         self.tell_parent(pid, code, word);
         if nobody && by_sigchld {
             self.forget_process(pid);
+        }
+    }
+}
+
+impl Ctx<'_> {
+    /// The caller lets go of its memory, by its end or by execve(2): what others learn of that in it (exec_mm_release).
+    pub(crate) fn release_memory(&mut self) {
+        self.exit_robust_list();
+        let task = self.task_mut();
+        let word = std::mem::take(&mut task.clear_child_tid);
+        task.robust_list = 0;
+        let mm = self.process().mm;
+        // set_tid_address(2): "the kernel will write 0 at this address and wake a futex" if others share the memory.
+        let shared = self.node.mms[mm].users > 1 || self.process().threads.len() > 1;
+        if word != 0 && shared && self.write_obj(Ptr(word), &0u32).is_ok() {
+            self.wake_one(word);
         }
     }
 }
@@ -280,8 +290,9 @@ impl Ctx<'_> {
             return if sleeps_on { Err(sleep.into()) } else { err(Errno::ECHILD) };
         }
         for pid in children {
+            let uid = self.node.credentials_of(self.node.process(pid)).real_ids[0];
             let p = self.node.process_mut(pid);
-            let (uid, mut cpu) = (p.real_ids[0], p.cpu);
+            let mut cpu = p.cpu;
             cpu += p.children_cpu;
             let peak = p.peak.max(p.children_peak);
             let news = |word, code, value| News { pid, uid, word, code, value, cpu, peak };

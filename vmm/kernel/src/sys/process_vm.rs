@@ -7,8 +7,9 @@ use bloodhound_abi::structs::Iovec;
 use super::memory::{MADV_COLLAPSE, hint};
 use crate::buffers::Buffers;
 use crate::caps::CAP_SYS_NICE;
+use crate::credentials::Asks;
 use crate::ctx::*;
-use crate::ids::MmId;
+use crate::ids::{MmId, Tid};
 use crate::mm::{Access, PAGE};
 use crate::wait::SysResult;
 
@@ -55,11 +56,10 @@ pub fn process_madvise(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u64, advice: u32
         return err(Errno::ESRCH);
     }
     let mm = other.mm;
-    let caller = k.process();
-    if mm != caller.mm && !caller.may_look_at(caller.file_ids(k.task()), other) {
+    if mm != k.process().mm && !k.node.may_trace(k.tid, Tid(process.0), Asks::ForFiles) {
         return err(Errno::EACCES);
     }
-    if !caller.caps.has(CAP_SYS_NICE) {
+    if !k.capable(CAP_SYS_NICE) {
         return err(Errno::EPERM);
     }
     let mut done = 0;
@@ -98,7 +98,7 @@ fn move_memory(
     if other.zombie.is_some() {
         return err(Errno::ESRCH);
     }
-    if !k.may_attach(other) {
+    if !k.may_attach(k.pid_ns().tid(pid as u32)) {
         return err(Errno::EPERM);
     }
     let mm = other.mm;

@@ -6,6 +6,7 @@ use bloodhound_abi::consts as c;
 use zerocopy::IntoBytes;
 
 use crate::caps::CAP_SYS_NICE;
+use crate::credentials::Credentials;
 use crate::ctx::*;
 use crate::ids::*;
 use crate::task::Task;
@@ -39,10 +40,10 @@ impl Ctx<'_> {
     }
 
     /// Whether the caller may change how a task is scheduled (check_same_owner): "the caller's effective user ID must match
-    /// the real or effective user ID" of the task's process, or it has CAP_SYS_NICE.
-    pub(super) fn owns_process(&self, pid: Pid) -> bool {
-        let (me, target) = (&self.process().cred, self.node.process(pid));
-        self.process().caps.has(CAP_SYS_NICE) || me.uid == target.cred.uid || me.uid == target.real_ids[0]
+    /// the real or effective user ID" of the task, or it has CAP_SYS_NICE.
+    pub(super) fn owns_thread(&self, target: &Credentials) -> bool {
+        let uid = self.credentials().cred.uid;
+        self.capable(CAP_SYS_NICE) || uid == target.cred.uid || uid == target.real_ids[0]
     }
 
     /// The end of all calls that set a policy, with the checks in the order of __sched_setscheduler.
@@ -57,8 +58,8 @@ impl Ctx<'_> {
         {
             return err(Errno::EINVAL);
         }
-        let (privileged, task) = (self.process().caps.has(CAP_SYS_NICE), self.node.task(tid));
-        if !privileged && (!self.owns_process(task.pid) || self.needs_privilege(task, want, plain)) {
+        let (privileged, task) = (self.capable(CAP_SYS_NICE), self.node.task(tid));
+        if !privileged && (!self.owns_thread(&task.credentials) || self.needs_privilege(task, want, plain)) {
             return err(Errno::EPERM);
         }
         let task = self.node.task_mut(tid);
@@ -166,7 +167,7 @@ pub fn sched_setaffinity(k: &mut Ctx<'_>, pid: i32, size: u64, mask: Ptr) -> Sys
     let mut word = [0u8; 8];
     k.read_bytes(mask.0, &mut word[..size.min(8) as usize])?;
     let tid = k.scheduled(pid)?;
-    if !k.owns_process(k.node.task(tid).pid) {
+    if !k.owns_thread(&k.node.task(tid).credentials) {
         return err(Errno::EPERM);
     }
     // One CPU, number 0.

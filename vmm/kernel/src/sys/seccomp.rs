@@ -66,7 +66,7 @@ fn filter(k: &mut Ctx<'_>, flags: u64, at: Ptr) -> SysResult {
         return err(Errno::EINVAL);
     }
     // "EACCES The caller did not have the CAP_SYS_ADMIN capability in its user namespace, or had not set no_new_privs".
-    if !k.process().no_new_privs && !k.process().caps.has(CAP_SYS_ADMIN) {
+    if !k.task().no_new_privs && !k.capable(CAP_SYS_ADMIN) {
         return err(Errno::EACCES);
     }
     let words: Vec<u64> = k.read_vec(program, len as usize)?;
@@ -88,8 +88,13 @@ fn filter(k: &mut Ctx<'_>, flags: u64, at: Ptr) -> SysResult {
     }
     let new = own.with(filter)?;
     if flags & TSYNC != 0 {
+        let no_new_privs = k.task().no_new_privs;
         for tid in others {
-            k.node.task_mut(tid).seccomp = new.clone();
+            let other = k.node.task_mut(tid);
+            other.seccomp = new.clone();
+            // "Don't let an unprivileged task work around the no_new_privs restriction by creating a thread that sets it up, enters seccomp,
+            // then dies" (seccomp_sync_threads).
+            other.no_new_privs |= no_new_privs;
         }
     }
     k.task_mut().seccomp = new;

@@ -186,7 +186,7 @@ pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
         }
         cmd::LOCK | cmd::UNLOCK => {
             let perm = segment(k, id)?.perm;
-            if !k.process().caps.has(CAP_IPC_LOCK) {
+            if !k.capable(CAP_IPC_LOCK) {
                 k.ipc_owns(&perm)?;
                 // "if (cmd == SHM_LOCK && !rlimit(RLIMIT_MEMLOCK))" (shmctl_do_lock).
                 if cmd == cmd::LOCK && k.process().limits[c::RLIMIT_MEMLOCK as usize].cur == 0 {

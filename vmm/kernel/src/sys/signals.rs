@@ -174,15 +174,16 @@ impl Ctx<'_> {
     /// a signal, it must either be privileged (under Linux: have the CAP_KILL capability [...]), or the real or effective
     /// user ID of the sending process must equal the real or saved set-user-ID of the target process. In the case of
     /// SIGCONT, it suffices when the sending and receiving processes belong to the same session" (kill(2)); its own threads
-    /// any process may signal.
-    fn may_signal(&self, target: &Process, signo: u32) -> bool {
-        let me = self.process();
-        let same = |id| id == target.real_ids[0] || id == target.real_ids[1];
-        me.pid == target.pid
+    /// any process may signal. It is the thread which was named that is asked, of a process its first one.
+    fn may_signal(&self, target: &Process, named: Tid, signo: u32) -> bool {
+        let (process, me) = (self.process(), self.credentials());
+        let Some(other) = self.node.credentials_of_thread(named) else { return false };
+        let same = |id| id == other.real_ids[0] || id == other.real_ids[1];
+        process.pid == target.pid
             || me.caps.has(CAP_KILL)
             || same(me.cred.uid)
             || same(me.real_ids[0])
-            || (u64::from(signo) == c::SIGCONT && me.sid == target.sid)
+            || (u64::from(signo) == c::SIGCONT && process.sid == target.sid)
     }
 
     /// Sends a signal to the process that `number` names, by its own id or by that of any of its threads: "kill_pid_info"
@@ -191,11 +192,12 @@ impl Ctx<'_> {
         let pid = self.node.process_of(self.pid_ns(), number).ok_or(Errno::ESRCH)?;
         // Linux finds the target first: an unknown signal for nobody is ESRCH.
         let signo = check(sig)?;
-        if !self.may_signal(self.node.process(pid), signo) {
+        let named = self.pid_ns().tid(number as u32);
+        if !self.may_signal(self.node.process(pid), named, signo) {
             return err(Errno::EPERM);
         }
         if signo != 0 && self.may_send(pid, info)? {
-            self.node.send_process_by(pid, self.pid_ns().tid(number as u32), info);
+            self.node.send_process_by(pid, named, info);
         }
         Ok(0)
     }
@@ -217,7 +219,7 @@ impl Ctx<'_> {
 
     /// A signal from the caller itself.
     pub(super) fn own_info(&self, sig: i32, code: u64) -> Siginfo {
-        user_info(sig as u32, code as i32, self.pid, self.process().real_ids[0])
+        user_info(sig as u32, code as i32, self.pid, self.credentials().real_ids[0])
     }
 }
 
@@ -278,13 +280,13 @@ fn thread_kill(k: &mut Ctx<'_>, tgid: Option<i32>, tid: i32, sig: i32, info: Sig
             return err(Errno::ESRCH);
         }
         let signo = check(sig)?;
-        return if k.may_signal(there, signo) { Ok(0) } else { err(Errno::EPERM) };
+        return if k.may_signal(there, tid, signo) { Ok(0) } else { err(Errno::EPERM) };
     };
     if tgid.is_some_and(|g| task.pid != k.pid_ns().pid(g as u32)) {
         return err(Errno::ESRCH);
     }
     let signo = check(sig)?;
-    if !k.may_signal(k.node.process(task.pid), signo) {
+    if !k.may_signal(k.node.process(task.pid), tid, signo) {
         return err(Errno::EPERM);
     }
     if signo != 0 && k.may_send(k.node.task(tid).pid, info)? {

@@ -4,6 +4,8 @@
 //! Neighbours: `message` (sending and receiving), `sockopt` (options), [`crate::unix`], [`crate::inet`].
 
 mod create;
+#[cfg(test)]
+mod families;
 mod kinds;
 #[cfg(test)]
 mod options;
@@ -93,8 +95,8 @@ impl Ctx<'_> {
 
     /// Who the caller is for SO_PEERCRED: "the effective credentials".
     fn peer_cred(&self) -> Ucred {
-        let p = self.process();
-        Ucred { pid: self.pid.0 as i32, uid: p.cred.uid, gid: p.cred.gid }
+        let cred = &self.credentials().cred;
+        Ucred { pid: self.pid.0 as i32, uid: cred.uid, gid: cred.gid }
     }
 
     /// Credentials as the caller sees them: kept with a number of the machine, shown with that of the caller's namespace, 0 for a
@@ -286,7 +288,7 @@ impl Ctx<'_> {
         let start = self.container().number("net/ipv4/ip_unprivileged_port_start").map(|start| start as u32);
         let start = start.unwrap_or(u32::from(crate::inet::UNPRIVILEGED_PORT_START));
         let low = (1..start).contains(&u32::from(local.port()));
-        if !low || self.process().caps.has(crate::caps::CAP_NET_BIND_SERVICE) {
+        if !low || self.capable(crate::caps::CAP_NET_BIND_SERVICE) {
             return Ok(());
         }
         let ip = local.ip().to_canonical();
@@ -385,10 +387,8 @@ fn connect_inet(
         k.node.net.of_mut(id).disconnect(id, now)?;
         return Ok(0);
     }
-    let InetSocket { v6, proto, .. } = *k.inet(id)?;
-    // A datagram socket of AF_INET6 takes IPv4 addresses as well.
-    let plain = v6 && proto.is_datagram() && addr.family() == Some(c::AF_INET);
-    let peer = addr.to_inet(v6 && !plain);
+    let InetSocket { proto, .. } = *k.inet(id)?;
+    let peer = k.connect_target(id, addr)?;
     // "EACCES: The user tried to connect to a broadcast address without having the socket broadcast flag enabled" (connect(2)).
     if proto.is_datagram()
         && !k.inet(id)?.generic.is_set(c::SOL_SOCKET, c::SO_BROADCAST)

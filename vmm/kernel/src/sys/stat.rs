@@ -125,8 +125,8 @@ pub fn faccessat2(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32, flags: AtFl
     let cred = if flags.contains(AtFlags::AT_EACCESS) {
         k.fs_cred()
     } else {
-        let [ruid, _, rgid, _] = k.process().real_ids;
-        Cred { uid: ruid, gid: rgid, groups: k.process().cred.groups.clone() }
+        let [ruid, _, rgid, _] = k.credentials().real_ids;
+        Cred { uid: ruid, gid: rgid, groups: k.credentials().cred.groups.clone() }
     };
     let path = k.read_path(path)?;
     let place = if path.is_empty() && flags.contains(AtFlags::AT_EMPTY_PATH) {
@@ -208,7 +208,7 @@ impl Ctx<'_> {
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => Timestamp::default(),
             _ => Timestamp::at(self.node.config.epoch_ns, bloodhound_abi::SimTime::ZERO),
         };
-        let cred = &self.process().cred;
+        let cred = &self.credentials().cred;
         // The file of a POSIX queue is one of mqueuefs, with what the queue was made with.
         if let FileKind::Mq(queue) = kind {
             let made = &self.node.mqueues.all[*queue];

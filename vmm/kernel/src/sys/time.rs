@@ -75,7 +75,7 @@ impl Ctx<'_> {
         // timer_create(2): "EPERM: clockid was CLOCK_REALTIME_ALARM or CLOCK_BOOTTIME_ALARM but the caller did not have the
         // CAP_WAKE_ALARM capability", which root in a container has not.
         let alarm = matches!(clock as u64, c::CLOCK_REALTIME_ALARM | c::CLOCK_BOOTTIME_ALARM);
-        if alarm && !self.process().caps.has(CAP_WAKE_ALARM) {
+        if alarm && !self.capable(CAP_WAKE_ALARM) {
             return err(Errno::EPERM);
         }
         match clock as u64 {

@@ -400,8 +400,7 @@ fn files_of_proc_keep_what_is_written() {
     for bad in ["1001", "-1001", "", "x", "5 5", "1.0"] {
         assert_eq!(write(&mut bench, "oom_score_adj", bad), Err(Errno::EINVAL), "{bad:?}");
     }
-    let pid = crate::ids::Pid(bench.tid.0);
-    bench.node.process_mut(pid).caps.effective |= 1 << 24;
+    bench.node.task_mut(bench.tid).credentials.caps.effective |= 1 << 24;
     assert_eq!(write(&mut bench, "oom_score_adj", "-1000"), Ok(5));
     assert_eq!(shown(&mut bench, "self"), "-1000 -17 0");
     assert_eq!(write(&mut bench, "coredump_filter", "0x7f"), Ok(4));

@@ -49,7 +49,7 @@ fn may_change(k: &Ctx<'_>, name: &[u8]) -> Result<(), Errno> {
         _ if name.starts_with(b"trusted.") || name.starts_with(b"security.") => CAP_SYS_ADMIN,
         _ => return Ok(()),
     };
-    if k.process().caps.has(capability) { Ok(()) } else { Err(Errno::EPERM) }
+    if k.capable(capability) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// EINVAL for what is no `struct vfs_cap_data` of revision 2 or `vfs_ns_cap_data` of revision 3 (validheader in Linux).
@@ -109,7 +109,7 @@ fn give(k: &mut Ctx<'_>, bytes: &[u8], buf: Ptr, size: u64) -> SysResult {
 fn get(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64) -> SysResult {
     let name = k.xattr_name(name)?;
     permitted(&place, &name, Errno::ENODATA)?;
-    if name.starts_with(b"trusted.") && !k.process().caps.has(CAP_SYS_ADMIN) {
+    if name.starts_with(b"trusted.") && !k.capable(CAP_SYS_ADMIN) {
         return err(Errno::ENODATA);
     }
     let cred = k.fs_cred();
@@ -119,7 +119,7 @@ fn get(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64) -> SysR
 
 fn list(k: &mut Ctx<'_>, place: Place, buf: Ptr, size: u64) -> SysResult {
     let Place::Ino(ino) = place else { return Ok(0) };
-    let admin = k.process().caps.has(CAP_SYS_ADMIN);
+    let admin = k.capable(CAP_SYS_ADMIN);
     let mut names = k.node.vfs.list_xattr(ino)?;
     // "trusted extended attributes ... are visible and accessible only to processes that have the CAP_SYS_ADMIN
     // capability".

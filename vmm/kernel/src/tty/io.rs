@@ -61,7 +61,7 @@ impl Ctx<'_> {
         if p.locked || !p.master {
             return Err(Errno::EIO);
         }
-        if p.exclusive && !self.process().caps.has(CAP_SYS_ADMIN) {
+        if p.exclusive && !self.capable(CAP_SYS_ADMIN) {
             return Err(Errno::EBUSY);
         }
         let p = &mut self.node.ptys[pty];

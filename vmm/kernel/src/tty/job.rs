@@ -39,7 +39,7 @@ impl Ctx<'_> {
         if leads && session == Some(sid) {
             return Ok(0);
         }
-        let admin = process.caps.has(crate::caps::CAP_SYS_ADMIN);
+        let admin = self.capable(crate::caps::CAP_SYS_ADMIN);
         if !leads || process.tty.is_some() || session.is_some() && !(steal && admin) || !readable && !admin {
             return Err(Errno::EPERM.into());
         }

@@ -140,11 +140,15 @@ impl Stack {
             return Err(Errno::EAFNOSUPPORT);
         }
         let peer = self.reachable(id, addr)?;
-        let local = self.get(id)?.common.local;
+        let c = &self.get(id)?.common;
+        let local = c.local;
         let source = if self.is_group(peer.ip()) {
             self.group_route(&self.get(id)?.common, peer.ip(), None)?.1
         } else if local.ip().is_unspecified() || self.is_group(local.ip()) {
             self.net.source_for(peer.ip())?
+        } else if local.is_ipv6() && peer.is_ipv4() && !c.bound_addr {
+            // The address of an earlier connection stays that of IPv6, that of IPv4 is another one (__ip4_datagram_connect).
+            local.ip()
         } else {
             self.net.check_source(local.ip(), peer.ip())?;
             local.ip()

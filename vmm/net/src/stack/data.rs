@@ -134,11 +134,14 @@ impl Stack {
         if self.is_group(peer.ip()) {
             return self.send_to_group(id, data, peer, how, now);
         }
-        let mut source = self.get(id)?.common.local;
+        let c = &self.get(id)?.common;
+        let mut source = c.local;
+        // Of IPv6 by an earlier connection, while that of IPv4 is left to the route.
+        let of_other_family = source.is_ipv6() && peer.is_ipv4() && !c.bound_addr;
         if let Some(ip) = how.source {
             self.net.check_source(ip, peer.ip())?;
             source.set_ip(ip);
-        } else if source.ip().is_unspecified() || self.is_group(source.ip()) {
+        } else if source.ip().is_unspecified() || self.is_group(source.ip()) || of_other_family {
             source.set_ip(self.net.source_for(peer.ip())?);
         } else if source.is_ipv6() != peer.is_ipv6() {
             return Err(Errno::ENETUNREACH);

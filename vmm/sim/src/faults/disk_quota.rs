@@ -39,9 +39,10 @@ impl Room for DiskQuota {
         }
         // "A process with [CAP_SYS_RESOURCE can] override disk quota limits" (capabilities(7)).
         let first = machine.first_process(self.node);
-        let caps =
-            first.map(|pid| machine.world.machine_of(self.node).process(pid).caps.has(CAP_SYS_RESOURCE));
-        (caps == Some(true)).then_some("its first process has CAP_SYS_RESOURCE, so no quota holds for it")
+        let node = machine.world.machine_of(self.node);
+        let exempt =
+            first.is_some_and(|pid| node.credentials_of(node.process(pid)).caps.has(CAP_SYS_RESOURCE));
+        exempt.then_some("its first process has CAP_SYS_RESOURCE, so no quota holds for it")
     }
 
     fn describe(&self, name: Names<'_>, ms: u64) -> String {

@@ -201,11 +201,12 @@ pub(super) mod tests {
     use super::*;
     use bloodhound_abi::Regs;
     use bloodhound_kernel::container::{ContainerConfig, Network};
+    use bloodhound_kernel::credentials::Credentials;
     use bloodhound_kernel::ids::{Pid, PlaceId, TableId};
     use bloodhound_kernel::node::MachineId;
     use bloodhound_kernel::shared::Common;
     use bloodhound_kernel::task::Task;
-    use bloodhound_vfs::MemBase;
+    use bloodhound_vfs::{Cred, MemBase};
 
     /// A node with tasks that have no process, no memory and no program.
     pub(in crate::scheduler) fn node_with(tids: &[Tid]) -> Node {
@@ -232,7 +233,8 @@ pub(super) mod tests {
         });
         let common = Common { table: TableId(1), place: PlaceId(1) };
         for tid in tids {
-            let mut task = Task::new(*tid, Pid(1), common, Regs::default());
+            let credentials = Credentials::new(Cred::root(), 0);
+            let mut task = Task::new(*tid, Pid(1), common, credentials, Regs::default());
             task.lineage = Lineage::root(0).child(tid.0);
             node.tasks.insert(*tid, task);
         }

@@ -6,7 +6,7 @@
 //! `stop` stops them.
 
 use bloodhound_kernel::caps;
-use bloodhound_kernel::ids::Pid;
+use bloodhound_kernel::ids::{Pid, Tid};
 use bloodhound_kernel::node::ProcessEnd;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::NodeId;
@@ -71,8 +71,8 @@ impl Machine {
                 let machine = self.world.room(id).machine;
                 if spec.privileged {
                     let every = (2u64 << caps::LAST) - 1;
-                    self.world.node_mut(machine).process_mut(pid).caps =
-                        caps::Caps::of(spec.program.uid, every);
+                    let first = self.world.node_mut(machine).task_mut(Tid(pid.0));
+                    first.credentials.caps = caps::Caps::of(spec.program.uid, every);
                 }
                 self.service(id).hook = Some(Hook { pid, moment, nth });
                 self.node_changed(machine);

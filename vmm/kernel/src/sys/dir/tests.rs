@@ -41,7 +41,7 @@ fn the_working_directory() {
 fn the_working_directory_needs_search_permission() {
     let mut b = Bench::new();
     b.with_path(nr::mkdir, "/tmp/closed", &[0o700]).unwrap();
-    b.node.process_mut(Pid(1)).cred = Cred::user(7, 7);
+    b.node.task_mut(Tid(1)).credentials.cred = Cred::user(7, 7);
     assert_eq!(b.with_path(nr::chdir, "/tmp/closed", &[]), Err(Errno::EACCES));
 }
 
@@ -132,7 +132,7 @@ fn access_asks_for_the_real_user() {
     assert_eq!(b.with_path(nr::access, "/proc/version", &[c::R_OK]), Ok(0));
     assert_eq!(b.with_path(nr::access, "/proc/self/exe", &[c::X_OK]), Ok(0));
     assert_eq!(b.with_path(nr::access, "/sys/block", &[c::W_OK]), Err(Errno::EROFS));
-    b.node.process_mut(Pid(1)).real_ids = [7; 4];
+    b.node.task_mut(Tid(1)).credentials.real_ids = [7; 4];
     assert_eq!(b.with_path(nr::access, "/etc/hosts", &[c::W_OK]), Err(Errno::EACCES));
     let path = b.text("/etc/hosts");
     assert_eq!(b.call(nr::faccessat2, &[CWD, path, c::W_OK, c::AT_EACCESS]), Ok(0));

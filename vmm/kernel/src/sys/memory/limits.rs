@@ -55,10 +55,10 @@ impl Ctx<'_> {
     }
 
     /// Whether a mapping may move: "We'd prefer to avoid failure later on in do_munmap: which may split one vma into three before
-    /// unmapping" (move_vma). ENOMEM.
-    pub(super) fn may_move_mapping(&self) -> Result<(), Errno> {
+    /// unmapping" (move_vma), beside so many other pieces. ENOMEM.
+    pub(super) fn may_move_mapping(&self, pieces: usize) -> Result<(), Errno> {
         let mm = &self.node.mms[self.process().mm];
-        if mm.count() >= MAX_MAP_COUNT - 3 { Err(Errno::ENOMEM) } else { Ok(()) }
+        if mm.count() + pieces >= MAX_MAP_COUNT - 3 { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// Whether `start..end` may be unmapped. "ENOMEM [...] the process's maximum number of mappings would have been exceeded. This error can

@@ -16,16 +16,14 @@ const PIECE: u64 = 4 << 20;
 impl Ctx<'_> {
     /// How much the caller may lock, in bytes.
     fn lock_limit(&self) -> u64 {
-        let process = self.process();
-        let limit = process.limits[c::RLIMIT_MEMLOCK as usize].cur;
+        let limit = self.process().limits[c::RLIMIT_MEMLOCK as usize].cur;
         // The kernel counts pages.
-        if process.caps.has(CAP_IPC_LOCK) { u64::MAX } else { limit & !(PAGE - 1) }
+        if self.capable(CAP_IPC_LOCK) { u64::MAX } else { limit & !(PAGE - 1) }
     }
 
     /// "EPERM The caller is not privileged, but needs privilege (CAP_IPC_LOCK)": with a limit of 0.
     pub(super) fn can_lock(&self) -> bool {
-        let process = self.process();
-        process.limits[c::RLIMIT_MEMLOCK as usize].cur != 0 || process.caps.has(CAP_IPC_LOCK)
+        self.process().limits[c::RLIMIT_MEMLOCK as usize].cur != 0 || self.capable(CAP_IPC_LOCK)
     }
 
     /// Whether a new mapping would lock more than allowed (mlock_future_check).

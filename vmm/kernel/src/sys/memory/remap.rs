@@ -10,7 +10,7 @@ use crate::mm::{Backing, Lock, PAGE, TASK_SIZE, Vma, page_up};
 use crate::wait::SysResult;
 
 /// What is wrong whatever is mapped: EINVAL.
-fn check_arguments(old: Ptr, (old_len, new_len): (u64, u64), flags: u64, new: Ptr) -> Result<(), Errno> {
+fn check_arguments(old: Ptr, (old_len, new_len): (u64, u64), flags: u64) -> Result<(), Errno> {
     if flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0
         || !old.0.is_multiple_of(PAGE)
     {
@@ -22,7 +22,7 @@ fn check_arguments(old: Ptr, (old_len, new_len): (u64, u64), flags: u64, new: Pt
         return Err(Errno::EINVAL);
     }
     let fixed = flags & c::MREMAP_FIXED != 0;
-    if (fixed && (flags & c::MREMAP_MAYMOVE == 0 || !new.0.is_multiple_of(PAGE))) || new_len == 0 {
+    if fixed && flags & c::MREMAP_MAYMOVE == 0 || new_len == 0 {
         return Err(Errno::EINVAL);
     }
     Ok(())
@@ -38,28 +38,31 @@ pub fn mremap(
     new: Ptr,
 ) -> SysResult {
     let flags = flags.bits();
-    check_arguments(old, (old_len, new_len), flags, new)?;
+    check_arguments(old, (old_len, new_len), flags)?;
     let (keeps, fixed) = (flags & c::MREMAP_DONTUNMAP != 0, flags & c::MREMAP_FIXED != 0);
-    let (Some(old_len), Some(new_len)) = (page_up(old_len), page_up(new_len)) else {
-        return err(Errno::EINVAL);
-    };
+    // PAGE_ALIGN makes nothing of the largest numbers.
+    let (old_len, new_len) = (page_up(old_len).unwrap_or(0), page_up(new_len).ok_or(Errno::EINVAL)?);
     let mm = k.process().mm;
-    let (start, end) = (old.0, old.0.checked_add(old_len).ok_or(Errno::EINVAL)?);
+    let (start, end) = (old.0, old.0.saturating_add(old_len));
+    // "EFAULT Some address in the range old_address to old_address+old_size is an invalid virtual memory address": that there is something at
+    // its beginning is asked before all that follows.
+    k.node.mms[mm].find(start).ok_or(Errno::EFAULT)?;
+    if !fixed && !keeps && old_len > 0 && new_len <= old_len {
+        return shrink(k, start, end, start.saturating_add(new_len));
+    }
+    if fixed || keeps {
+        make_room(k, (start, end), (new.0, new_len), fixed)?;
+    }
     if old_len == 0 {
         return duplicate(k, start, new_len, flags, new);
     }
-    if !fixed && !keeps && new_len <= old_len {
-        return shrink(k, start, end, start + new_len);
-    }
-    if fixed || keeps {
-        may_go((start, end), new.0, new_len)?;
-    }
-    // What moves and becomes smaller loses its end first, whatever lay there, if there is something at its beginning (mremap_to).
+    // What moves and becomes smaller loses its end first, whatever lay there (mremap_to).
     let kept = if fixed { new_len.min(old_len) } else { old_len };
-    cut(k, start, (start + kept, end))?;
-    let (old_len, end) = (kept, start + kept);
+    cut(k, (start.saturating_add(kept), end))?;
+    let (old_len, end) = (kept, start.saturating_add(kept));
     let slices = k.node.mms[mm].slices(start, end);
-    // "EFAULT Some address in the range old_address to old_address+old_size is an invalid virtual memory address".
+    // "EFAULT [...] You can also get EFAULT even if there exist mappings that cover the whole address space requested, but those mappings are of
+    // different types" (vma_to_resize).
     let [vma] = slices.as_slice() else { return err(Errno::EFAULT) };
     if vma.start != start || vma.end != end {
         return err(Errno::EFAULT);
@@ -74,7 +77,6 @@ pub fn mremap(
         k.may_map(&more)?;
     }
     if fixed || keeps {
-        k.may_move_mapping()?;
         let to = if fixed { new.0 } else { k.mm().find_free(new.0, new_len)? };
         k.node.with_recount(k.pid, mm, &[(start, end), (to, to + new_len)], |m| {
             m.remove(to, to + new_len);
@@ -103,7 +105,7 @@ pub fn mremap(
     if flags & c::MREMAP_MAYMOVE == 0 {
         return err(Errno::ENOMEM);
     }
-    k.may_move_mapping()?;
+    k.may_move_mapping(0)?;
     let to = k.node.mms[mm].find_free(0, new_len)?;
     k.node.with_recount(k.pid, mm, &[(start, end), (to, to + new_len)], |m| {
         move_vma(m, &vma, old_len, to, new_len);
@@ -111,10 +113,9 @@ pub fn mremap(
     Ok(to)
 }
 
-/// Unmaps a range that may be empty. EFAULT if there is nothing at `start`.
-fn cut(k: &mut Ctx<'_>, start: u64, (from, to): (u64, u64)) -> SysResult<()> {
+/// Unmaps a range that may be empty.
+fn cut(k: &mut Ctx<'_>, (from, to): (u64, u64)) -> SysResult<()> {
     let mm = k.process().mm;
-    k.node.mms[mm].find(start).ok_or(Errno::EFAULT)?;
     if from == to {
         return Ok(());
     }
@@ -128,7 +129,6 @@ fn cut(k: &mut Ctx<'_>, start: u64, (from, to): (u64, u64)) -> SysResult<()> {
 /// "Always allow a shrinking remap": whatever lies behind what remains (the kernel's sys_mremap).
 fn shrink(k: &mut Ctx<'_>, start: u64, end: u64, new_end: u64) -> SysResult {
     let mm = k.process().mm;
-    k.node.mms[mm].find(start).ok_or(Errno::EFAULT)?;
     if end > TASK_SIZE {
         return err(Errno::EINVAL);
     }
@@ -139,13 +139,16 @@ fn shrink(k: &mut Ctx<'_>, start: u64, end: u64, new_end: u64) -> SysResult {
     Ok(start)
 }
 
-/// Whether what moves in any case may go to an address, or wish for it: asked before there need be anything (mremap_to).
-fn may_go(old: (u64, u64), to: u64, len: u64) -> SysResult<()> {
+/// Whether what moves in any case may go to an address, or wish for it. What lies there is unmapped then, whatever comes of the rest of the
+/// call (mremap_to).
+fn make_room(k: &mut Ctx<'_>, old: (u64, u64), (to, len): (u64, u64), fixed: bool) -> SysResult<()> {
     let end = to.checked_add(len).filter(|end| *end <= TASK_SIZE).ok_or(Errno::EINVAL)?;
     if !to.is_multiple_of(PAGE) || to < old.1 && old.0 < end {
         return err(Errno::EINVAL);
     }
-    Ok(())
+    // "We want to check whether map count is still below the limit after two unmaps".
+    k.may_move_mapping(2)?;
+    if fixed { cut(k, (to, end)) } else { Ok(()) }
 }
 
 /// "If the value of old_size is zero, and old_address refers to a shareable mapping [...], then mremap() will create a new mapping
@@ -153,9 +156,6 @@ fn may_go(old: (u64, u64), to: u64, len: u64) -> SysResult<()> {
 fn duplicate(k: &mut Ctx<'_>, start: u64, len: u64, flags: u64, new: Ptr) -> SysResult {
     let id = k.process().mm;
     let fixed = flags & c::MREMAP_FIXED != 0;
-    if fixed {
-        may_go((start, start), new.0, len)?;
-    }
     let whole = k.node.mms[id].find(start).cloned().ok_or(Errno::EFAULT)?;
     if !whole.shared {
         return err(Errno::EINVAL);
@@ -190,4 +190,58 @@ fn move_vma(m: &mut crate::mm::Mm, vma: &Vma, keep: u64, to: u64, new_len: u64) 
     m.remove(from, vma.end);
     m.insert(Vma { start: to, end: to + new_len, ..vma.clone() });
     m.invalidate(to, new_len);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+    use bloodhound_abi::table::nr;
+
+    const AT: u64 = 0x10_0000_0000;
+
+    fn map(b: &mut Bench, at: u64, pages: u64, prot: u64, kind: u64) {
+        let flags = c::MAP_ANONYMOUS | c::MAP_FIXED | kind;
+        assert_eq!(b.call(nr::mmap, &[at, pages * PAGE, prot, flags, u64::MAX, 0]), Ok(at));
+    }
+
+    fn mapped(b: &Bench, page: u64) -> bool {
+        let mm = b.node.process(b.node.task(b.tid).pid).mm;
+        b.node.mms[mm].find(AT + page * PAGE).is_some()
+    }
+
+    #[test]
+    fn what_fails_has_made_room_already() {
+        let mut b = Bench::new();
+        let (both, fixed) = (c::PROT_READ | c::PROT_WRITE, c::MREMAP_MAYMOVE | c::MREMAP_FIXED);
+        map(&mut b, AT, 8, both, c::MAP_PRIVATE);
+        map(&mut b, AT + PAGE, 1, c::PROT_READ, c::MAP_PRIVATE);
+        let to = AT + 4 * PAGE;
+        for (args, error) in [
+            // Nothing there, and only then what is wrong with the target.
+            ([AT - PAGE, PAGE, PAGE, fixed, to + 1], Errno::EFAULT),
+            ([AT, PAGE, PAGE, fixed, to + 1], Errno::EINVAL),
+            ([AT, 2 * PAGE, PAGE, fixed, AT + PAGE], Errno::EINVAL),
+        ] {
+            assert_eq!(b.call(nr::mremap, &args), Err(error), "{args:x?}");
+            assert!((0..8).all(|page| mapped(&b, page)), "{args:x?}");
+        }
+        assert_eq!(b.call(nr::mremap, &[AT, 3 * PAGE, 2 * PAGE, fixed, to]), Err(Errno::EFAULT));
+        let left: Vec<u64> = (0..8).filter(|page| mapped(&b, *page)).collect();
+        assert_eq!(left, [0, 1, 3, 6, 7]);
+    }
+
+    #[test]
+    fn the_largest_size_is_none() {
+        let mut b = Bench::new();
+        let (old, to) = (u64::MAX, AT + 4 * PAGE);
+        let fixed = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
+        map(&mut b, AT, 1, c::PROT_READ, c::MAP_SHARED);
+        assert_eq!(b.call(nr::mremap, &[AT, old, PAGE, fixed, to]), Ok(to));
+        assert!(mapped(&b, 0) && mapped(&b, 4));
+        map(&mut b, AT, 1, c::PROT_READ, c::MAP_PRIVATE);
+        assert_eq!(b.call(nr::mremap, &[AT, old, PAGE, fixed, to]), Err(Errno::EINVAL));
+        assert!(mapped(&b, 0) && !mapped(&b, 4));
+        assert_eq!(b.call(nr::mremap, &[AT, old - 2 * PAGE, PAGE, 0, 0]), Err(Errno::EINVAL));
+    }
 }

@@ -63,7 +63,7 @@ fn split(mut buf: &[u8]) -> Result<Vec<Part<'_>>, Errno> {
 impl Ctx<'_> {
     /// A message without ancillary data.
     pub(super) fn no_control(&self) -> Control {
-        let p = self.process();
+        let p = self.credentials();
         // maybe_add_creds uses the real ids.
         let sender = Ucred { pid: self.pid.0 as i32, uid: p.real_ids[0], gid: p.real_ids[2] };
         let unix = Ancillary { sender, sent: self.node.clock, ..Ancillary::default() };
@@ -124,7 +124,7 @@ impl Ctx<'_> {
     /// unix(7): "The credentials which the sender specifies are checked by the kernel. A privileged process is allowed to
     /// specify values that do not match its own": with CAP_SYS_ADMIN, CAP_SETUID and CAP_SETGID (scm_check_creds).
     fn check_credentials(&self, cred: &Ucred) -> Result<(), Errno> {
-        let p = self.process();
+        let p = self.credentials();
         let [ruid, suid, rgid, sgid] = p.real_ids;
         let uids = [ruid, suid, p.cred.uid];
         let gids = [rgid, sgid, p.cred.gid];

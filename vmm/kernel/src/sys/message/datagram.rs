@@ -12,8 +12,8 @@ use super::control::{Part, align, cmsg};
 use super::transfer::truncation;
 use super::{Got, Incoming, Outgoing};
 use crate::ctx::*;
-use crate::inet::Corked;
-use crate::socket::{Address, Generic, Stamps, inet_bytes};
+use crate::inet::{Corked, InetSocket};
+use crate::socket::{Address, Generic, SIN6_LEN, SIN6_MIN, Stamps, inet_bytes};
 use crate::sys::socket::Sock;
 use crate::sys::sockopt::{IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, kept_value};
 use crate::wait::{Object, Stop, SysResult};
@@ -45,10 +45,13 @@ fn int_in(data: &[u8], range: std::ops::RangeInclusive<i32>) -> Result<i32, Errn
 impl Ctx<'_> {
     pub(super) fn send_udp(&mut self, id: SocketId, msg: &Outgoing) -> SysResult {
         if msg.source.len() > UDP_LEN_MAX {
-            // udpv6_sendmsg looks for a receiver before it looks at the length.
+            // udpv6_sendmsg looks for a receiver before it looks at the length, unless that is left to udp_sendmsg.
             if self.inet(id)?.v6 {
-                let to = msg.to.as_ref().map_or(Ok(None), |addr| udp_target(addr, true))?;
-                self.node.net.of(id).receiver(id, to)?;
+                let to = self.datagram_target(id, msg)?;
+                let peer = to.or_else(|| self.node.net.of(id).peer_addr(id).ok());
+                if peer.is_none_or(|peer| peer.ip().to_canonical().is_ipv6()) {
+                    self.node.net.of(id).receiver(id, to)?;
+                }
             }
             return err(Errno::EMSGSIZE);
         }
@@ -62,14 +65,10 @@ impl Ctx<'_> {
         if corks || socket.corked.is_some() {
             return self.send_corked(id, msg, corks);
         }
-        let v6 = self.inet(id)?.v6;
-        let to = match &msg.to {
-            Some(addr) => udp_target(addr, v6)?,
-            None => None,
-        };
+        let to = self.datagram_target(id, msg)?;
         let scope = msg.to.as_ref().map_or(0, Address::scope);
         let how = self.sending(id, to, scope, &msg.control.datagram)?;
-        self.check_raw_target(id, msg.to.as_ref(), to)?;
+        self.check_raw_target(id, to)?;
         if self.inet(id)?.proto == Proto::Icmp {
             let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
             self.node.net.of(id).check_request(id, &data)?;
@@ -100,14 +99,10 @@ impl Ctx<'_> {
     /// option is disabled" (udp(7)), or by a call without MSG_MORE. The first part says where to; what others say of it counts for
     /// nothing. An error loses all of it (`udp_flush_pending_frames`).
     fn send_corked(&mut self, id: SocketId, msg: &Outgoing, more: bool) -> SysResult {
-        let v6 = self.inet(id)?.v6;
         let mut corked = match self.node.inet.get_mut(&id).and_then(|s| s.corked.take()) {
             Some(corked) => corked,
             None => {
-                let to = match &msg.to {
-                    Some(addr) => udp_target(addr, v6)?,
-                    None => None,
-                };
+                let to = self.datagram_target(id, msg)?;
                 match to {
                     Some(to) if to.port() == 0 => return err(Errno::EINVAL),
                     None if self.node.net.of(id).peer_addr(id).is_err() => return err(Errno::EDESTADDRREQ),
@@ -141,19 +136,55 @@ impl Ctx<'_> {
         self.node.net.of_mut(id).send_datagram(id, &data, to, &how, now).map(drop)
     }
 
-    /// What rawv6_sendmsg refuses: an address of IPv4, and another protocol in the place of the port but of a socket of IPPROTO_RAW.
-    fn check_raw_target(
+    /// The address of connect(2), or why it is none. A socket of UDP over IPv6 takes addresses of AF_INET as well unless it is for IPv6 only, which binding it
+    /// to such an address makes it: EAFNOSUPPORT then, whatever the length (`__ip6_datagram_connect`). Those of raw and echo sockets
+    /// do not at all (`ip6_datagram_connect_v6_only`).
+    pub(crate) fn connect_target(
         &self,
         id: SocketId,
-        addr: Option<&Address>,
-        to: Option<SocketAddr>,
-    ) -> SysResult<()> {
+        addr: &Address,
+    ) -> Result<Result<SocketAddr, Errno>, Errno> {
+        let InetSocket { v6, proto, .. } = *self.inet(id)?;
+        if !v6 || !proto.is_datagram() || addr.family() != Some(c::AF_INET) {
+            return Ok(addr.to_inet(v6));
+        }
+        let only_v6 = matches!(proto, Proto::Raw | Proto::Icmp) || self.node.net.of(id).options(id)?.v6only;
+        Ok(if only_v6 { Err(Errno::EAFNOSUPPORT) } else { addr.to_inet(false) })
+    }
+
+    /// Where a datagram is to go by the call; `None` is the connected peer.
+    fn datagram_target(&self, id: SocketId, msg: &Outgoing) -> Result<Option<SocketAddr>, Errno> {
+        let Some(addr) = &msg.to else { return Ok(None) };
+        let InetSocket { v6, proto, .. } = *self.inet(id)?;
+        let family = addr.family().ok_or(Errno::EINVAL)?;
+        let to = match (family, v6, proto) {
+            // "AF_UNSPEC" is taken for AF_INET here (udp_sendmsg), and for no address on IPv6 sockets.
+            (c::AF_UNSPEC, false, _) if addr.len() >= 16 && proto != Proto::Icmp => return Ok(addr.v4()),
+            (_, false, _) => return addr.to_inet(false).map(Some),
+            // rawv6_sendmsg, ping_v6_sendmsg.
+            (_, true, Proto::Raw) if addr.len() < SIN6_MIN => return Err(Errno::EINVAL),
+            (_, true, Proto::Icmp) if addr.len() < SIN6_LEN => return Err(Errno::EINVAL),
+            (c::AF_UNSPEC, true, Proto::Raw) => return Ok(addr.v6()),
+            (c::AF_INET6, true, Proto::Raw | Proto::Icmp) => return Ok(addr.v6()),
+            (_, true, Proto::Raw | Proto::Icmp) => return Err(Errno::EAFNOSUPPORT),
+            (c::AF_UNSPEC, true, _) => return Ok(None),
+            (c::AF_INET, true, _) => addr.to_inet(false),
+            (c::AF_INET6, true, _) => addr.to_inet(true),
+            _ => Err(Errno::EINVAL),
+        };
+        // "err = ipv6_only_sock(sk) ? -ENETUNREACH : udp_sendmsg(sk, msg, len)" (udpv6_sendmsg), which looks at length and port.
+        let v4 = family == c::AF_INET || to.is_ok_and(|to| to.ip().to_canonical().is_ipv4());
+        if v4 && self.node.net.of(id).options(id)?.v6only {
+            return Err(Errno::ENETUNREACH);
+        }
+        to.map(Some)
+    }
+
+    /// What rawv6_sendmsg refuses: another protocol in the place of the port but of a socket of IPPROTO_RAW.
+    fn check_raw_target(&self, id: SocketId, to: Option<SocketAddr>) -> SysResult<()> {
         let socket = self.inet(id)?;
         if !matches!(socket.proto, Proto::Raw | Proto::Icmp) || !socket.v6 {
             return Ok(());
-        }
-        if addr.is_some_and(|addr| addr.family() == Some(c::AF_INET)) {
-            return err(Errno::EAFNOSUPPORT);
         }
         let port = to.map_or(0, |to| u64::from(to.port()));
         let number = u64::from(socket.number);
@@ -412,17 +443,4 @@ pub(super) fn timestamps(generic: &Generic, at: u64) -> Vec<(u64, u64, Vec<u8>)>
         out.push((c::SOL_SOCKET, by(c::SO_TIMESTAMPING, c::SO_TIMESTAMPING_NEW), data));
     }
     out
-}
-
-/// The destination of a datagram; `None` is the connected peer.
-fn udp_target(addr: &Address, v6: bool) -> Result<Option<SocketAddr>, Errno> {
-    match (addr.family().ok_or(Errno::EINVAL)?, v6) {
-        // "AF_UNSPEC" is taken for AF_INET here (udp_sendmsg), and for no address on IPv6 sockets.
-        (c::AF_UNSPEC, true) => Ok(None),
-        (c::AF_UNSPEC, false) if addr.len() >= 16 => Ok(addr.v4()),
-        (c::AF_UNSPEC, false) => Err(Errno::EINVAL),
-        (c::AF_INET, true) => addr.to_inet(false).map(Some),
-        (c::AF_INET6, true) | (_, false) => addr.to_inet(v6).map(Some),
-        _ => Err(Errno::EINVAL),
-    }
 }

@@ -243,7 +243,7 @@ impl Ctx<'_> {
         // "ETOOMANYREFS This error can occur for sendmsg(2) when sending a file descriptor as ancillary data over a UNIX domain
         // socket [...]. It occurs if the number of "in-flight" file descriptors exceeds the RLIMIT_NOFILE resource limit and the
         // caller does not have the CAP_SYS_RESOURCE capability" (unix(7)), nor CAP_SYS_ADMIN (too_many_unix_fds).
-        let (most, caps) = (self.process().limits[c::RLIMIT_NOFILE as usize].cur, &self.process().caps);
+        let (most, caps) = (self.process().limits[c::RLIMIT_NOFILE as usize].cur, &self.credentials().caps);
         let exempt = caps.has(CAP_SYS_RESOURCE) || caps.has(CAP_SYS_ADMIN);
         if !anc.files.is_empty() && !exempt && self.node.unix.flights.of_user(anc.sender.uid) > most {
             return Err(Errno::ETOOMANYREFS.into());

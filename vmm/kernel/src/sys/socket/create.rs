@@ -17,13 +17,13 @@ impl Ctx<'_> {
         match u64::from(domain) {
             c::AF_UNIX => {
                 let kind = unix_kind(kind, protocol)?;
-                let uid = self.process().cred.uid;
+                let uid = self.credentials().cred.uid;
                 let net = self.container().net;
                 Ok(Sock::Unix(self.node.unix.create(net, kind, uid)))
             }
             family @ (c::AF_INET | c::AF_INET6) => {
                 let v6 = family == c::AF_INET6;
-                let raw = self.process().caps.has(crate::caps::CAP_NET_RAW);
+                let raw = self.capable(crate::caps::CAP_NET_RAW);
                 let (proto, number) = inet_proto(v6, kind, protocol, raw)?;
                 if proto == Proto::Icmp && !self.may_ping() {
                     return Err(Errno::EACCES);
@@ -38,7 +38,7 @@ impl Ctx<'_> {
                     Proto::Raw => stack.raw_socket(v6, number),
                     Proto::Packet => return Err(Errno::EAFNOSUPPORT),
                 };
-                let generic = Generic::new(self.process().cred.uid);
+                let generic = Generic::new(self.credentials().cred.uid);
                 self.node
                     .inet
                     .insert(id, InetSocket { v6, proto, number, generic, corked: None, looked: false });
@@ -52,7 +52,7 @@ impl Ctx<'_> {
 
     /// Whether a group of the caller is in net.ipv4.ping_group_range, which Docker sets to `0 2147483647`.
     fn may_ping(&self) -> bool {
-        let cred = &self.process().cred;
+        let cred = &self.credentials().cred;
         std::iter::once(&cred.gid).chain(cred.groups.iter()).any(|gid| *gid <= i32::MAX as u32)
     }
 }

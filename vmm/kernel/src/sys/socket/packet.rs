@@ -57,7 +57,7 @@ pub(crate) fn type_and_interface(addr: &Address) -> Result<(u16, u32), Errno> {
 impl Ctx<'_> {
     /// socket(2) of AF_PACKET: "only processes with effective UID 0 or the CAP_NET_RAW capability may open packet sockets" (packet(7)).
     pub(super) fn create_packet(&mut self, kind: u64, protocol: u64) -> Result<SocketId, Errno> {
-        if !self.process().caps.has(CAP_NET_RAW) {
+        if !self.capable(CAP_NET_RAW) {
             return Err(Errno::EPERM);
         }
         let whole = match kind {
@@ -71,7 +71,7 @@ impl Ctx<'_> {
         let ethertype = (protocol as u16).swap_bytes();
         let net = self.container().net;
         let id = self.node.net.stack_mut(net).packet_socket(whole, ethertype);
-        let generic = Generic::new(self.process().cred.uid);
+        let generic = Generic::new(self.credentials().cred.uid);
         self.node.inet.insert(
             id,
             InetSocket { v6: false, proto: Proto::Packet, number: 0, generic, corked: None, looked: false },

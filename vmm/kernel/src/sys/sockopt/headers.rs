@@ -76,7 +76,7 @@ impl Ctx<'_> {
         if len >= 4 {
             self.ipv6_int(value, len)?;
         }
-        if name != IPV6_RTHDR && !self.process().caps.has(CAP_NET_RAW) {
+        if name != IPV6_RTHDR && !self.capable(CAP_NET_RAW) {
             return err(Errno::EPERM);
         }
         if len == 0 {
