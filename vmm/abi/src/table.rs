@@ -362,7 +362,7 @@ macro_rules! syscalls {
             [314 sched_setattr (pid: i32, attr: Ptr, flags: Hex) partial "as sched_setscheduler; reservations of SCHED_DEADLINE are kept; SCHED_FLAG_UTIL_CLAMP EOPNOTSUPP"]
             [315 sched_getattr (pid: i32, attr: Ptr, size: u32, flags: Hex) full ""]
             [316 renameat2 (olddir: Fd, old: Path, newdir: Fd, new: Path, flags: RenameFlags) full ""]
-            [317 seccomp (op: u32, flags: Hex, args: Ptr) partial "no listeners: SECCOMP_FILTER_FLAG_NEW_LISTENER EINVAL"]
+            [317 seccomp (op: u32, flags: Hex, args: Ptr) full ""]
             [318 getrandom (buf: Ptr, len: u64, flags: RandomFlags) full ""]
             [319 memfd_create (name: Path, flags: MemfdFlags) full ""]
             [320 kexec_file_load () errno EPERM "as in a container: CAP_SYS_BOOT"]

@@ -194,6 +194,8 @@ pub struct Process {
     pub zombie: Option<ExitStatus>,
     /// The nice value of its first thread, once that has ended: Linux keeps it for as long as there is a zombie.
     pub ended_nice: i32,
+    /// Its filters of calls, likewise: a listener is not hung up on before somebody has waited for the zombie.
+    pub ended_filters: crate::seccomp::Seccomp,
     /// A signal that ends the process has found a thread that takes it: whichever of its threads runs next ends all of them
     /// (SIGNAL_GROUP_EXIT of complete_signal).
     pub fatal: Option<Siginfo>,

@@ -71,6 +71,7 @@ impl Node {
             limits: settings.limits,
             zombie: None,
             ended_nice: 0,
+            ended_filters: Default::default(),
             fatal: None,
             exiting: None,
             exit_signal: 0,

@@ -56,6 +56,10 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
                 Ok(0)
             }
             FileKind::Tty { pty, master, .. } => k.tty_ioctl(id, (pty, master), cmd, arg),
+            FileKind::Listener(listener) => {
+                k.pin(fd)?;
+                k.listener_ioctl(listener, cmd, arg)
+            }
             FileKind::Inotify(id) if cmd == c::FIONREAD => {
                 k.may_have_lost(id);
                 let n = k.node.inotifies[id].unread() as i32;

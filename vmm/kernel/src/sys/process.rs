@@ -59,11 +59,15 @@ impl Node {
         self.vfork_done(tid);
         self.run_queue.retain(|t| *t != tid);
         let (common, nice) = (self.task(tid).common, self.task(tid).nice);
+        let filters = std::mem::take(&mut self.task_mut(tid).seccomp);
         self.tasks.remove(&tid);
         let container = self.process(pid).container;
         self.memory.kernel_shrinks(container, TASK);
         if tid.0 == pid.0 {
-            self.process_mut(pid).ended_nice = nice;
+            let process = self.process_mut(pid);
+            (process.ended_nice, process.ended_filters) = (nice, filters);
+        } else {
+            self.release_filters(&filters);
         }
         outside.tell(self, (pid, tid), &Told::Ended { status });
         let process = self.process_mut(pid);
