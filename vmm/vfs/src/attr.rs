@@ -1,8 +1,5 @@
 //! Attributes: stat, access, chmod, chown, utimensat, extended attributes, statfs.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use bloodhound_abi::{Errno, SimTime};
 
 use crate::flags::*;
@@ -122,7 +119,8 @@ impl Vfs {
         }
         let time = self.stamp(now);
         let meta = &mut self.inode_mut(ino)?.meta;
-        (meta.mode, meta.ctime) = (mode, time);
+        meta.set_mode(mode);
+        meta.ctime = time;
         self.note_attributes(ino, now);
         self.tell(ino, IN_ATTRIB);
         Ok(())
@@ -238,7 +236,11 @@ impl Vfs {
     /// ENODATA, EOPNOTSUPP for a namespace that is not kept, ERANGE for a bad name, EACCES.
     pub fn get_xattr(&self, ino: Ino, cred: &Cred, name: &[u8]) -> Result<Vec<u8>, Errno> {
         let inode = self.inode(ino)?;
-        xattr_name(inode, cred, name, MAY_READ)?;
+        if crate::acl::is_list(name) {
+            self.takes_lists(ino, inode)?;
+        } else {
+            xattr_name(inode, cred, name, MAY_READ)?;
+        }
         inode.meta.xattrs.as_ref().and_then(|all| all.get(name)).cloned().ok_or(Errno::ENODATA)
     }
 
@@ -270,6 +272,10 @@ impl Vfs {
             return Err(Errno::E2BIG);
         }
         self.want_write(ino)?;
+        // It is set whether there is one or not.
+        if crate::acl::is_list(name) {
+            return self.set_list(ino, cred, name, Some(value), now);
+        }
         let inode = self.inode(ino)?;
         xattr_name(inode, cred, name, MAY_WRITE)?;
         let all = inode.meta.xattrs.as_deref();
@@ -286,8 +292,7 @@ impl Vfs {
         }
         let time = self.stamp(now);
         let meta = &mut self.inode_mut(ino)?.meta;
-        let all = meta.xattrs.get_or_insert_with(|| Arc::new(BTreeMap::new()));
-        Arc::make_mut(all).insert(name.to_vec(), value.to_vec());
+        meta.set_xattr(name, Some(value.to_vec()));
         meta.ctime = time;
         self.count_kept(ino);
         self.note_attributes(ino, now);
@@ -301,6 +306,9 @@ impl Vfs {
     /// ENODATA, EPERM, EOPNOTSUPP, ERANGE, EACCES, EROFS.
     pub fn remove_xattr(&mut self, ino: Ino, cred: &Cred, name: &[u8], now: SimTime) -> Result<(), Errno> {
         self.want_write(ino)?;
+        if crate::acl::is_list(name) {
+            return self.set_list(ino, cred, name, None, now);
+        }
         let inode = self.inode(ino)?;
         xattr_name(inode, cred, name, MAY_WRITE)?;
         if !inode.meta.xattrs.as_ref().is_some_and(|all| all.contains_key(name)) {
@@ -308,9 +316,7 @@ impl Vfs {
         }
         let time = self.stamp(now);
         let meta = &mut self.inode_mut(ino)?.meta;
-        if let Some(all) = &mut meta.xattrs {
-            Arc::make_mut(all).remove(name);
-        }
+        meta.set_xattr(name, None);
         meta.ctime = time;
         self.count_kept(ino);
         self.note_attributes(ino, now);
@@ -354,7 +360,7 @@ impl Vfs {
     }
 }
 
-/// Checks an attribute's name and the right to it (xattr(7)).
+/// Checks the name of an attribute that is no list and the right to it (xattr(7)).
 fn xattr_name(inode: &Inode, cred: &Cred, name: &[u8], want: u32) -> Result<(), Errno> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX {
         return Err(Errno::ERANGE);

@@ -30,6 +30,21 @@ pub(crate) struct Meta {
     pub(crate) xattrs: Option<Arc<BTreeMap<Vec<u8>, Vec<u8>>>>,
 }
 
+impl Meta {
+    /// Sets an extended attribute, or removes it.
+    pub(crate) fn set_xattr(&mut self, name: &[u8], value: Option<Vec<u8>>) {
+        match (value, &mut self.xattrs) {
+            (Some(value), xattrs) => {
+                Arc::make_mut(xattrs.get_or_insert_default()).insert(name.to_vec(), value);
+            }
+            (None, Some(all)) if all.contains_key(name) => {
+                Arc::make_mut(all).remove(name);
+            }
+            (None, _) => {}
+        }
+    }
+}
+
 /// The bytes of a regular file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Data {

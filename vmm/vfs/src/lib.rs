@@ -28,6 +28,7 @@
 //! A world refers to nothing outside. What lies below the root file system and bind mounts is reached through
 //! [`BaseFs`], passed in by the caller. Of the modules here only `host` reads the host's files.
 
+mod acl;
 mod arena;
 mod attr;
 mod bad;

@@ -1,4 +1,4 @@
-//! Permission checks, as Linux does them for the classic owner, group and other bits.
+//! Permission checks, as Linux does them for the classic owner, group and other bits and for access control lists ([`acl`](crate::acl)).
 
 use bloodhound_abi::Errno;
 
@@ -21,6 +21,8 @@ pub(crate) fn allows(inode: &Inode, cred: &Cred, want: u32) -> Result<(), Errno>
     }
     let bits = if cred.uid == inode.meta.uid {
         mode >> 6
+    } else if let Some(allowed) = inode.meta.acl_allows(cred, want) {
+        return if allowed { Ok(()) } else { Err(Errno::EACCES) };
     } else if cred.in_group(inode.meta.gid) {
         mode >> 3
     } else {
