@@ -61,7 +61,7 @@ macro_rules! syscalls {
             [13 rt_sigaction (sig: i32, act: Ptr, old: Ptr, size: u64) full ""]
             [14 rt_sigprocmask (how: u32, set: Ptr, old: Ptr, size: u64) full ""]
             [15 rt_sigreturn () full ""]
-            [16 ioctl (fd: Fd, cmd: Hex, arg: Ptr) partial "FIONREAD, FIONBIO, FIOASYNC, FIOCLEX, FIONCLEX, FIGETBSZ, FIOQSIZE, questions of netdevice(7); reflinks and FS_IOC_FIEMAP EOPNOTSUPP, attributes of inodes ENOTTY; pseudoterminals, not TIOCSTI, TIOCVHANGUP, TIOCCONS"]
+            [16 ioctl (fd: Fd, cmd: Hex, arg: Ptr) partial "FIONREAD, FIONBIO, FIOASYNC, FIOCLEX, FIONCLEX, FIGETBSZ, FIOQSIZE, questions of netdevice(7); flags of inodes; reflinks and FS_IOC_FIEMAP EOPNOTSUPP; pseudoterminals, not TIOCSTI, TIOCVHANGUP, TIOCCONS"]
             [17 pread64 (fd: Fd, buf: Ptr, count: u64, offset: i64) full ""]
             [18 pwrite64 (fd: Fd, buf: Ptr, count: u64, offset: i64) full ""]
             [19 readv (fd: Fd, iov: Ptr, iovcnt: u64) full ""]

@@ -319,7 +319,8 @@ impl Vfs {
             meta.gid = parent.meta.gid;
             meta.mode |= if is_dir { S_ISGID } else { 0 };
         }
-        let inode = Inode::new(parent.fs, meta, node);
+        let mut inode = Inode::new(parent.fs, meta, node);
+        inode.inherit_flags(parent, self.fs_of(dir)?.kind);
         self.may_keep(&inode)?;
         Ok(inode)
     }

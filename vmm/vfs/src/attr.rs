@@ -108,6 +108,7 @@ impl Vfs {
         if inode.kind() == Kind::Symlink {
             return Err(Errno::EOPNOTSUPP);
         }
+        inode.may_change_attributes()?;
         if !owns(inode, cred) {
             return Err(Errno::EPERM);
         }
@@ -140,6 +141,10 @@ impl Vfs {
     ) -> Result<(), Errno> {
         self.want_write(ino)?;
         let inode = self.inode(ino)?;
+        // Without an id there is nothing that may_setattr asks about.
+        if uid.is_some() || gid.is_some() || self.is_frozen(ino) {
+            inode.may_change_attributes()?;
+        }
         let owner = cred.uid == inode.meta.uid;
         let uid_bad = uid.is_some_and(|uid| !owner || uid != inode.meta.uid);
         let gid_bad = gid.is_some_and(|gid| !owner || !(cred.in_group(gid) || gid == inode.meta.gid));
@@ -177,8 +182,12 @@ impl Vfs {
         }
         self.want_write(ino)?;
         let inode = self.inode(ino)?;
+        let touch = (atime, mtime) == (SetTime::Now, SetTime::Now);
+        if inode.is_immutable() || inode.is_append_only() && !touch {
+            return Err(Errno::EPERM);
+        }
         if !owns(inode, cred) {
-            if (atime, mtime) != (SetTime::Now, SetTime::Now) {
+            if !touch {
                 return Err(Errno::EPERM);
             }
             allows(inode, cred, MAY_WRITE)?;
@@ -210,8 +219,10 @@ impl Vfs {
         let time = self.stamp(now);
         let Ok(inode) = self.inode(ino) else { return };
         let meta = &inode.meta;
-        let due =
-            meta.atime <= meta.mtime || meta.atime <= meta.ctime || time.secs - meta.atime.secs >= DAY_SECS;
+        let due = !inode.keeps_atime()
+            && (meta.atime <= meta.mtime
+                || meta.atime <= meta.ctime
+                || time.secs - meta.atime.secs >= DAY_SECS);
         if due
             && meta.atime != time
             && self.want_write(ino).is_ok()
@@ -272,6 +283,7 @@ impl Vfs {
             return Err(Errno::E2BIG);
         }
         self.want_write(ino)?;
+        self.inode(ino)?.may_change_attributes()?;
         // It is set whether there is one or not.
         if crate::acl::is_list(name) {
             return self.set_list(ino, cred, name, Some(value), now);
@@ -306,6 +318,7 @@ impl Vfs {
     /// ENODATA, EPERM, EOPNOTSUPP, ERANGE, EACCES, EROFS.
     pub fn remove_xattr(&mut self, ino: Ino, cred: &Cred, name: &[u8], now: SimTime) -> Result<(), Errno> {
         self.want_write(ino)?;
+        self.inode(ino)?.may_change_attributes()?;
         if crate::acl::is_list(name) {
             return self.set_list(ino, cred, name, None, now);
         }

@@ -19,6 +19,8 @@ use crate::types::{Dev, FsId, Ino, Kind, Name, Timestamp};
 pub(crate) struct Meta {
     /// Permission bits (07777).
     pub(crate) mode: u32,
+    /// What chattr(1) sets ([`iflags`](crate::iflags)).
+    pub(crate) flags: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) nlink: u32,

@@ -129,6 +129,7 @@ impl Vfs {
         }
         self.may_create(dir, ctx.cred)?;
         let inode = self.inode(ino)?;
+        inode.may_change_attributes()?;
         if inode.is_dir() {
             return Err(Errno::EPERM.into());
         }

@@ -82,7 +82,13 @@ impl Vfs {
             _ => {}
         }
         self.permit(ino, ctx.cred, want)?;
-        if flags & O_NOATIME != 0 && !owns(self.inode(ino)?, ctx.cred) {
+        let inode = self.inode(ino)?;
+        // "An append-only file must be opened in append mode for writing" (may_open).
+        let appends = flags & (O_APPEND | O_TRUNC) == O_APPEND || want & MAY_WRITE == 0;
+        if inode.is_append_only() && !appends {
+            return Err(Errno::EPERM);
+        }
+        if flags & O_NOATIME != 0 && !owns(inode, ctx.cred) {
             return Err(Errno::EPERM);
         }
         if kind == Kind::Socket {
