@@ -1,7 +1,7 @@
 //! Capabilities ([`Caps`], capabilities(7)): the sets, and what changes of ids and execve do to them.
 //!
 //! They decide who may change ids and groups, signal others, bind low ports, use others' System V objects and message queues, lower
-//! nice values, raise hard limits, lock more memory than RLIMIT_MEMLOCK says, set clocks and change the root directory.
+//! nice values, raise hard limits, make files immutable, lock more memory than RLIMIT_MEMLOCK says, set clocks and change the root directory.
 //! What the file system permits follows the user id alone.
 //! Neighbours: [`crate::credentials`] who has them, `sys::caps` the calls, `sys::ids` the ids.
 
@@ -11,6 +11,7 @@ pub const DOCKER: u64 = 0xa004_25fb;
 /// asks (modules, raw I/O, rebooting, networks, audit, tracing of kernels).
 pub const OF_A_MACHINE: u64 = DOCKER
     | 1 << CAP_DAC_READ_SEARCH
+    | 1 << CAP_LINUX_IMMUTABLE
     | 1 << CAP_IPC_LOCK
     | 1 << CAP_IPC_OWNER
     | 1 << CAP_SYS_PTRACE
@@ -37,6 +38,8 @@ pub const CAP_SETPCAP: u32 = 8;
 /// As above.
 pub const CAP_NET_BIND_SERVICE: u32 = 10;
 
+/// CAP_LINUX_IMMUTABLE.
+pub const CAP_LINUX_IMMUTABLE: u32 = 9;
 /// CAP_NET_RAW.
 pub const CAP_NET_RAW: u32 = 13;
 /// CAP_DAC_OVERRIDE.

@@ -4,14 +4,14 @@
 //! inside a call gets the CPU again, [`Node::before_user`] before a task returns to user code (signals).
 
 use bloodhound_abi::call::Call;
-use bloodhound_abi::{Errno, syscalls};
+use bloodhound_abi::{Errno, SimTime, syscalls};
 use bloodhound_vfs::BaseFs;
 
 use crate::ctx::{Ctx, Outside, Resumed};
 use crate::ids::*;
 use crate::node::Node;
 use crate::task::TaskState;
-use crate::wait::{Blocked, Pins, Restart, Sleep, Stop, SysResult, Wait, WaitOn, Woken};
+use crate::wait::{Blocked, Pins, Progress, Restart, Sleep, Stop, SysResult, Wait, WaitOn, Woken};
 use crate::watch::Told;
 
 macro_rules! handle {
@@ -67,9 +67,20 @@ impl Node {
         // Taken also when a filter refuses the call, as the deadline is that of this call only.
         let restart_deadline = task.restart_deadline.take();
         let judged = task.seccomp != crate::seccomp::Seccomp::Off;
-        if judged && let Some(outcome) = self.seccomp_judge(tid, outside) {
+        if judged && let Some(outcome) = self.seccomp_judge(tid, call, restart_deadline, outside) {
             return outcome;
         }
+        self.begin_syscall(tid, call, restart_deadline, outside)
+    }
+
+    /// Runs a call for the first time that filters let go on.
+    pub(crate) fn begin_syscall(
+        &mut self,
+        tid: Tid,
+        call: Call,
+        restart_deadline: Option<SimTime>,
+        outside: &mut Outside<'_>,
+    ) -> Outcome {
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.restart_deadline = restart_deadline;
         let container = ctx.process().container;
@@ -105,6 +116,10 @@ impl Node {
         let Some(Woken { blocked, timed_out }) = self.task_mut(tid).woken.take() else {
             panic!("task {} was not woken inside a call", tid.0)
         };
+        if let Progress::Asked(asked) = &blocked.progress {
+            let asked = asked.clone();
+            return self.resume_asked(tid, *blocked, asked, outside);
+        }
         let Blocked { call, files, wait, progress, timeout, paid } = *blocked;
         // A signal may have come before the deadline was noticed. Linux's timers fire by themselves; each call then has its
         // own order of deadline and signal.
@@ -141,7 +156,7 @@ impl Node {
 
     /// Nothing is there that the call waits for. Only now do signals count: one that was there before the first sleep, or that
     /// woke the task ([`Node::kick`]).
-    fn suspend(
+    pub(crate) fn suspend(
         &mut self,
         tid: Tid,
         call: Call,
@@ -161,7 +176,7 @@ impl Node {
     }
 
     /// The end of a call that does not sleep; `saved_mask` is the signal mask to put back.
-    fn conclude(&mut self, tid: Tid, saved_mask: Option<u64>, result: SysResult) -> Outcome {
+    pub(crate) fn conclude(&mut self, tid: Tid, saved_mask: Option<u64>, result: SysResult) -> Outcome {
         let value = match result {
             Ok(value) => value,
             Err(Stop::Errno(e)) => e.as_ret(),
@@ -189,6 +204,7 @@ impl Node {
         if let Some(on) = wait.on.first() {
             self.ipc_forget_on(tid, *on);
         }
+        self.forget_notification(wait.on.first());
         let cpu = self.forget_cpu_sleep(tid, wait.on.first());
         let task = self.task_mut(tid);
         if wait.saved_mask.is_some() {
@@ -227,12 +243,14 @@ impl Node {
         let Some(Woken { blocked, .. }) = self.task_mut(tid).woken.take() else { return };
         self.forget_cpu_sleep(tid, blocked.wait.on.first());
         self.forget_fifo_open(&blocked.progress);
+        self.forget_notification(blocked.wait.on.first());
         self.unpin(&blocked.files, base);
     }
 }
 
 /// What is left of a run of a handler.
-struct Run {
+#[derive(Default)]
+pub(crate) struct Run {
     pins: Pins,
     timeout: Option<u64>,
     paid: u64,

@@ -85,6 +85,7 @@ impl Node {
             FileKind::Tty { pty, master, .. } => self.ptys[pty].ready(master),
             FileKind::Mq(id) => self.mqueues.all[id].ready(),
             FileKind::Inotify(id) => self.inotifies[id].ready(),
+            FileKind::Listener(id) => self.listener_ready(id),
             // "POLLERR | POLLPRI" would tell of a change, and there is none.
             FileKind::Synthetic { ref path, .. } if crate::file::shows_mounts(path) => {
                 c::EPOLLIN | c::EPOLLRDNORM

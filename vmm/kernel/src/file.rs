@@ -82,6 +82,8 @@ pub enum FileKind {
     Mq(MqId),
     /// An inotify instance (inotify_init1(2)).
     Inotify(InotifyId),
+    /// The listener of a filter of calls (seccomp_unotify(2)).
+    Listener(ListenerId),
     /// A process (pidfd_open(2)).
     Process(ProcessRef),
     /// The node's console: standard streams of a service that are not redirected.
@@ -177,6 +179,7 @@ impl File {
             FileKind::Tty { pty, master, .. } => Object::Tty(pty, master),
             FileKind::Mq(id) => Object::Mq(id),
             FileKind::Inotify(id) => Object::Inotify(id),
+            FileKind::Listener(id) => Object::Listener(id),
             FileKind::Synthetic { ref path, .. } if shows_mounts(path) => Object::Mounts,
             _ => return None,
         })
@@ -253,6 +256,7 @@ impl Node {
                 self.vfs.close_ref(ino, false);
             }
             FileKind::Inotify(id) => self.inotify_close(id),
+            FileKind::Listener(id) => self.close_listener(id),
             FileKind::Process(_)
             | FileKind::Console(_)
             | FileKind::Synthetic { .. }

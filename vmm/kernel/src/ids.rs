@@ -41,6 +41,8 @@ ids! {
     EpollId,
     /// An inotify instance.
     InotifyId,
+    /// A listener of a filter of calls (`crate::seccomp::listener`).
+    ListenerId,
     /// A POSIX message queue.
     MqId,
     /// A pseudoterminal: master and slave.

@@ -235,6 +235,8 @@ pub struct Node {
     pub pts: Map<bloodhound_vfs::Ino, PtyId>,
     /// inotify instances.
     pub inotifies: Arena<InotifyId, crate::inotify::Inotify>,
+    /// Listeners of filters of calls.
+    pub listeners: Arena<ListenerId, crate::seccomp::listener::Listener>,
     /// epoll instances.
     pub epolls: Arena<EpollId, Epoll>,
     /// Which epoll instances watch an object: (instance, descriptor number, description).
@@ -340,6 +342,7 @@ impl Node {
             ptys: Arena::weighed(),
             pts: Map::new(),
             inotifies: Arena::weighed(),
+            listeners: Arena::weighed(),
             epolls: Arena::weighed(),
             epoll_watch: Map::new(),
             inet: Default::default(),

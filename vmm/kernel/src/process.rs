@@ -189,6 +189,8 @@ pub struct Process {
     pub zombie: Option<ExitStatus>,
     /// What its first thread had, once that has ended.
     pub first: crate::credentials::First,
+    /// The filters of calls of its first thread, likewise: a listener is not hung up on before somebody has waited for the zombie.
+    pub ended_filters: crate::seccomp::Seccomp,
     /// A signal that ends the process has found a thread that takes it: whichever of its threads runs next ends all of them
     /// (SIGNAL_GROUP_EXIT of complete_signal).
     pub fatal: Option<Siginfo>,

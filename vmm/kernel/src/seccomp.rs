@@ -1,10 +1,13 @@
 //! seccomp(2): what a thread's filters say of its calls.
 //!
 //! Key types: [`Seccomp`] (a thread's mode), [`Filter`] (a checked program of classic BPF), [`Verdict`]. A filter sees `struct
-//! seccomp_data` alone, so what it says is a function of the call.
+//! seccomp_data` alone, so what it says is a function of the call. Who decides in a filter's place is in [`listener`].
+
+pub mod listener;
 
 use std::sync::Arc;
 
+use bloodhound_abi::call::Call;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
 use bloodhound_abi::table::nr;
@@ -67,6 +70,8 @@ pub struct Filter {
     program: Vec<Instruction>,
     /// When it was installed and by whom, which no other filter shares.
     made: (SimTime, Tid),
+    /// Who decides about calls on which it answers SECCOMP_RET_USER_NOTIF; may be gone.
+    listener: Option<ListenerId>,
 }
 
 /// The mode of a thread.
@@ -91,18 +96,26 @@ impl Seccomp {
         }
     }
 
-    /// The same and one more filter. ENOMEM where they are too long together.
-    pub fn with(&self, filter: Filter) -> Result<Seccomp, Errno> {
-        let mut all = match self {
-            Seccomp::Filters(all) => all.to_vec(),
-            _ => Vec::new(),
-        };
-        let before: usize = all.iter().map(|f| f.length() + 4).sum();
-        if before + filter.length() > MOST_OF_ALL {
-            return Err(Errno::ENOMEM);
-        }
+    fn all(&self) -> &[Arc<Filter>] {
+        if let Seccomp::Filters(all) = self { all } else { &[] }
+    }
+
+    /// ENOMEM where they are too long together with one more.
+    pub(crate) fn check_length(&self, filter: &Filter) -> Result<(), Errno> {
+        let before: usize = self.all().iter().map(|f| f.length() + 4).sum();
+        if before + filter.length() > MOST_OF_ALL { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// The same and one more filter.
+    pub fn with(&self, filter: Filter) -> Seccomp {
+        let mut all = self.all().to_vec();
         all.push(Arc::new(filter));
-        Ok(Seccomp::Filters(Arc::new(all)))
+        Seccomp::Filters(Arc::new(all))
+    }
+
+    /// Whom the filters have as listeners.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = ListenerId> + '_ {
+        self.all().iter().filter_map(|filter| filter.listener)
     }
 
     /// Whether these filters are those of `other`, or the older ones of them (`is_ancestor`).
@@ -124,10 +137,15 @@ impl Filter {
         let allowed = program.iter().enumerate().all(|(at, i)| is_allowed(i, len - at));
         let ends = program.last().is_some_and(|i| i.code & 7 == 6);
         if allowed && ends && stores_before_loads(&program) {
-            Ok(Filter { program, made })
+            Ok(Filter { program, made, listener: None })
         } else {
             Err(Errno::EINVAL)
         }
+    }
+
+    /// The same with a listener.
+    pub(crate) fn heard_by(self, listener: ListenerId) -> Filter {
+        Filter { listener: Some(listener), ..self }
     }
 
     /// How many instructions Linux counts: those of the program into which it translates this one (`bpf_convert_filter`).
@@ -254,7 +272,13 @@ fn data(number: u64, ip: u64, args: [u64; 6]) -> [u32; 16] {
 
 impl Node {
     /// What a thread's mode says of the call that it makes: `None` lets it go on.
-    pub(crate) fn seccomp_judge(&mut self, tid: Tid, outside: &mut Outside<'_>) -> Option<Outcome> {
+    pub(crate) fn seccomp_judge(
+        &mut self,
+        tid: Tid,
+        call: Call,
+        restart_deadline: Option<SimTime>,
+        outside: &mut Outside<'_>,
+    ) -> Option<Outcome> {
         let task = self.task(tid);
         let (regs, number) = (&task.regs, task.regs.orig_rax);
         let ip = regs.rip;
@@ -280,12 +304,12 @@ impl Node {
         if code.is_some_and(|vma| matches!(vma.backing, Backing::Special(_))) {
             return None;
         }
-        let mut answer = action::ALLOW;
+        let (mut answer, mut listener) = (action::ALLOW, None);
         for filter in filters.iter().rev() {
             let one = filter.run(&words);
             // "the first-seen action value of highest precedence", in the order of signed numbers.
             if ((one & 0xffff_0000) as i32) < (answer & 0xffff_0000) as i32 {
-                answer = one;
+                (answer, listener) = (one, filter.listener);
             }
         }
         let low = answer & 0xffff;
@@ -298,11 +322,14 @@ impl Node {
                 Some(Outcome::Done(value))
             }
             // "If there is no tracer present, the system call is not executed and returns a failure status with errno set to
-            // ENOSYS"; so without a listener.
-            action::TRACE | action::USER_NOTIF => {
+            // ENOSYS".
+            action::TRACE => {
                 let value = Errno::ENOSYS.as_ret();
                 self.task_mut(tid).regs.rax = value;
                 Some(Outcome::Done(value))
+            }
+            action::USER_NOTIF => {
+                Some(self.ask_listener((tid, call), listener, words, restart_deadline, outside))
             }
             action::TRAP => {
                 // syscall_rollback: rax is the call's number again.

@@ -125,6 +125,7 @@ impl Node {
     pub(crate) fn forget_process(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid) else { return };
         self.memory.kernel_shrinks(process.container, PROCESS);
+        self.release_filters(&process.ended_filters);
         let shared = &mut self.actions[process.actions];
         shared.users -= 1;
         if shared.users == 0 {

@@ -77,6 +77,7 @@ impl Node {
             limits: settings.limits,
             zombie: None,
             first: First::of(&task),
+            ended_filters: Default::default(),
             fatal: None,
             exiting: None,
             exit_signal: 0,

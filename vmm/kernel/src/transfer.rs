@@ -61,7 +61,7 @@ impl Ctx<'_> {
             }
             FileKind::Dir(_) | FileKind::SyntheticDir { .. } => return err(Errno::EISDIR),
             FileKind::Path(_) => return err(Errno::EBADF),
-            FileKind::Epoll(_) | FileKind::Process(_) => return err(Errno::EINVAL),
+            FileKind::Epoll(_) | FileKind::Process(_) | FileKind::Listener(_) => return err(Errno::EINVAL),
             FileKind::Pipe { pipe, .. } => self.pipe_read(pipe, to, nonblock)?,
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => return self.socket_read(id, to),
             FileKind::SignalFd(s) => self.signalfd_read(s, to, nonblock)?,
@@ -274,6 +274,7 @@ impl Ctx<'_> {
             | FileKind::Epoll(_)
             | FileKind::Process(_)
             | FileKind::Inotify(_)
+            | FileKind::Listener(_)
             | FileKind::Mq(_) => {
                 return err(Errno::EINVAL);
             }

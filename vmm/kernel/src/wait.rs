@@ -24,6 +24,7 @@ use crate::ipc::queue::Message;
 use crate::locks::Request;
 use crate::node::Node;
 use crate::process::FdEntry;
+use crate::seccomp::listener::Asked;
 use crate::socket::Address;
 use crate::sys::{Batch, Incoming, Outgoing};
 use crate::task::TaskState;
@@ -68,6 +69,7 @@ pub enum Object {
     Process(Pid),
     Mq(MqId),
     Inotify(InotifyId),
+    Listener(ListenerId),
     /// The tables of mounts, which never change while a container lives.
     Mounts,
     /// A pseudoterminal, and whether its master.
@@ -101,6 +103,8 @@ pub enum WaitOn {
     Messages(IpcNs, i32),
     /// The same of a POSIX message queue.
     Mq(MqId),
+    /// What a listener answers to this notification.
+    Answer(ListenerId, u64),
 }
 
 /// Identity of a futex word (futex(2)): private to an address space, or by the memory object behind it.
@@ -258,6 +262,8 @@ pub enum Progress {
     MqOut(Option<Result<(), Errno>>),
     /// mq_timedreceive(2): what has come.
     MqIn(Option<crate::ipc::mqueue::Received>),
+    /// Any call, before it begins: a filter has left it to a listener.
+    Asked(Asked),
     /// rt_sigtimedwait(2): the signals that the sleeper takes although they are blocked.
     Signals(u64),
 }

@@ -1,8 +1,5 @@
 //! Attributes: stat, access, chmod, chown, utimensat, extended attributes, statfs.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use bloodhound_abi::{Errno, SimTime};
 
 use crate::flags::*;
@@ -111,6 +108,7 @@ impl Vfs {
         if inode.kind() == Kind::Symlink {
             return Err(Errno::EOPNOTSUPP);
         }
+        inode.may_change_attributes()?;
         if !owns(inode, cred) {
             return Err(Errno::EPERM);
         }
@@ -122,7 +120,8 @@ impl Vfs {
         }
         let time = self.stamp(now);
         let meta = &mut self.inode_mut(ino)?.meta;
-        (meta.mode, meta.ctime) = (mode, time);
+        meta.set_mode(mode);
+        meta.ctime = time;
         self.note_attributes(ino, now);
         self.tell(ino, IN_ATTRIB);
         Ok(())
@@ -142,6 +141,10 @@ impl Vfs {
     ) -> Result<(), Errno> {
         self.want_write(ino)?;
         let inode = self.inode(ino)?;
+        // Without an id there is nothing that may_setattr asks about.
+        if uid.is_some() || gid.is_some() || self.is_frozen(ino) {
+            inode.may_change_attributes()?;
+        }
         let owner = cred.uid == inode.meta.uid;
         let uid_bad = uid.is_some_and(|uid| !owner || uid != inode.meta.uid);
         let gid_bad = gid.is_some_and(|gid| !owner || !(cred.in_group(gid) || gid == inode.meta.gid));
@@ -179,8 +182,12 @@ impl Vfs {
         }
         self.want_write(ino)?;
         let inode = self.inode(ino)?;
+        let touch = (atime, mtime) == (SetTime::Now, SetTime::Now);
+        if inode.is_immutable() || inode.is_append_only() && !touch {
+            return Err(Errno::EPERM);
+        }
         if !owns(inode, cred) {
-            if (atime, mtime) != (SetTime::Now, SetTime::Now) {
+            if !touch {
                 return Err(Errno::EPERM);
             }
             allows(inode, cred, MAY_WRITE)?;
@@ -212,8 +219,10 @@ impl Vfs {
         let time = self.stamp(now);
         let Ok(inode) = self.inode(ino) else { return };
         let meta = &inode.meta;
-        let due =
-            meta.atime <= meta.mtime || meta.atime <= meta.ctime || time.secs - meta.atime.secs >= DAY_SECS;
+        let due = !inode.keeps_atime()
+            && (meta.atime <= meta.mtime
+                || meta.atime <= meta.ctime
+                || time.secs - meta.atime.secs >= DAY_SECS);
         if due
             && meta.atime != time
             && self.want_write(ino).is_ok()
@@ -238,7 +247,11 @@ impl Vfs {
     /// ENODATA, EOPNOTSUPP for a namespace that is not kept, ERANGE for a bad name, EACCES.
     pub fn get_xattr(&self, ino: Ino, cred: &Cred, name: &[u8]) -> Result<Vec<u8>, Errno> {
         let inode = self.inode(ino)?;
-        xattr_name(inode, cred, name, MAY_READ)?;
+        if crate::acl::is_list(name) {
+            self.takes_lists(ino, inode)?;
+        } else {
+            xattr_name(inode, cred, name, MAY_READ)?;
+        }
         inode.meta.xattrs.as_ref().and_then(|all| all.get(name)).cloned().ok_or(Errno::ENODATA)
     }
 
@@ -270,6 +283,11 @@ impl Vfs {
             return Err(Errno::E2BIG);
         }
         self.want_write(ino)?;
+        self.inode(ino)?.may_change_attributes()?;
+        // It is set whether there is one or not.
+        if crate::acl::is_list(name) {
+            return self.set_list(ino, cred, name, Some(value), now);
+        }
         let inode = self.inode(ino)?;
         xattr_name(inode, cred, name, MAY_WRITE)?;
         let all = inode.meta.xattrs.as_deref();
@@ -286,8 +304,7 @@ impl Vfs {
         }
         let time = self.stamp(now);
         let meta = &mut self.inode_mut(ino)?.meta;
-        let all = meta.xattrs.get_or_insert_with(|| Arc::new(BTreeMap::new()));
-        Arc::make_mut(all).insert(name.to_vec(), value.to_vec());
+        meta.set_xattr(name, Some(value.to_vec()));
         meta.ctime = time;
         self.count_kept(ino);
         self.note_attributes(ino, now);
@@ -301,6 +318,10 @@ impl Vfs {
     /// ENODATA, EPERM, EOPNOTSUPP, ERANGE, EACCES, EROFS.
     pub fn remove_xattr(&mut self, ino: Ino, cred: &Cred, name: &[u8], now: SimTime) -> Result<(), Errno> {
         self.want_write(ino)?;
+        self.inode(ino)?.may_change_attributes()?;
+        if crate::acl::is_list(name) {
+            return self.set_list(ino, cred, name, None, now);
+        }
         let inode = self.inode(ino)?;
         xattr_name(inode, cred, name, MAY_WRITE)?;
         if !inode.meta.xattrs.as_ref().is_some_and(|all| all.contains_key(name)) {
@@ -308,9 +329,7 @@ impl Vfs {
         }
         let time = self.stamp(now);
         let meta = &mut self.inode_mut(ino)?.meta;
-        if let Some(all) = &mut meta.xattrs {
-            Arc::make_mut(all).remove(name);
-        }
+        meta.set_xattr(name, None);
         meta.ctime = time;
         self.count_kept(ino);
         self.note_attributes(ino, now);
@@ -354,7 +373,7 @@ impl Vfs {
     }
 }
 
-/// Checks an attribute's name and the right to it (xattr(7)).
+/// Checks the name of an attribute that is no list and the right to it (xattr(7)).
 fn xattr_name(inode: &Inode, cred: &Cred, name: &[u8], want: u32) -> Result<(), Errno> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX {
         return Err(Errno::ERANGE);

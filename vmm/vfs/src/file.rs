@@ -61,7 +61,7 @@ impl Vfs {
             return Err(Errno::EFBIG);
         }
         let mut len = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-        self.may_change(ino)?;
+        self.may_store(ino)?;
         len = self.takes_over_bad(ino, offset, len)?;
         let free = self.free_pages(ino)?;
         let pages = self.own(ino)?;
@@ -106,13 +106,28 @@ impl Vfs {
         if !matches!(inode.node, Node::Regular { .. }) {
             return Err(not_regular(inode.is_dir()).into());
         }
-        self.permit(ino, ctx.cred, MAY_WRITE)?;
+        self.may_truncate(ino, ctx.cred)?;
         if self.handles_of(ino).execs > 0 {
             return Err(Errno::ETXTBSY.into());
         }
         self.load(ctx.base, ino)?;
         self.truncate_to(ino, size, ctx.now)?;
         Ok(self.drop_set_id(ino, ctx.cred, ctx.now)?)
+    }
+
+    /// Whether `cred` may set the size of a file (vfs_truncate).
+    ///
+    /// # Errors
+    /// EACCES, EROFS, EPERM of what is append-only.
+    pub fn may_truncate(&self, ino: Ino, cred: &Cred) -> Result<(), Errno> {
+        self.permit(ino, cred, MAY_WRITE)?;
+        if self.is_append_only(ino) { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    /// Whether bytes of a file that is open for writing can change.
+    fn may_store(&self, ino: Ino) -> Result<(), Errno> {
+        self.may_change(ino)?;
+        if self.is_frozen(ino) { Err(Errno::EPERM) } else { Ok(()) }
     }
 
     /// ftruncate(2) on a file open for writing.
@@ -123,7 +138,7 @@ impl Vfs {
         if size > self.config.max_file_size {
             return Err(Errno::EFBIG);
         }
-        self.may_change(ino)?;
+        self.may_store(ino)?;
         let Node::Regular { data, size: old } = &mut self.inode_mut(ino)?.node else {
             return Err(Errno::EINVAL);
         };
@@ -171,7 +186,7 @@ impl Vfs {
         now: SimTime,
     ) -> Result<(), Errno> {
         let end = Vfs::check_fallocate(mode, offset, len)?;
-        self.may_change(ino)?;
+        self.may_store(ino)?;
         let (punch, zero, keep) = (
             mode & FALLOC_FL_PUNCH_HOLE != 0,
             mode & FALLOC_FL_ZERO_RANGE != 0,
@@ -303,7 +318,7 @@ impl Vfs {
         if index >= size.div_ceil(PAGE) || self.is_bad(ino, index) {
             return Ok(None);
         }
-        self.may_change(ino)?;
+        self.may_store(ino)?;
         let free = self.free_pages(ino)?;
         if self.own(ino)?.missing(index * PAGE, 1) > free {
             return Err(self.no_room(ino));

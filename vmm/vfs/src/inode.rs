@@ -19,6 +19,8 @@ use crate::types::{Dev, FsId, Ino, Kind, Name, Timestamp};
 pub(crate) struct Meta {
     /// Permission bits (07777).
     pub(crate) mode: u32,
+    /// What chattr(1) sets ([`iflags`](crate::iflags)).
+    pub(crate) flags: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) nlink: u32,
@@ -28,6 +30,21 @@ pub(crate) struct Meta {
     pub(crate) btime: Timestamp,
     /// Extended attributes, `None` for none.
     pub(crate) xattrs: Option<Arc<BTreeMap<Vec<u8>, Vec<u8>>>>,
+}
+
+impl Meta {
+    /// Sets an extended attribute, or removes it.
+    pub(crate) fn set_xattr(&mut self, name: &[u8], value: Option<Vec<u8>>) {
+        match (value, &mut self.xattrs) {
+            (Some(value), xattrs) => {
+                Arc::make_mut(xattrs.get_or_insert_default()).insert(name.to_vec(), value);
+            }
+            (None, Some(all)) if all.contains_key(name) => {
+                Arc::make_mut(all).remove(name);
+            }
+            (None, _) => {}
+        }
+    }
 }
 
 /// The bytes of a regular file.

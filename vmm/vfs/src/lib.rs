@@ -28,6 +28,7 @@
 //! A world refers to nothing outside. What lies below the root file system and bind mounts is reached through
 //! [`BaseFs`], passed in by the caller. Of the modules here only `host` reads the host's files.
 
+mod acl;
 mod anew;
 mod arena;
 mod attr;
@@ -38,6 +39,7 @@ mod dir;
 mod file;
 pub mod flags;
 pub mod host;
+mod iflags;
 mod image;
 mod inode;
 mod journal;
@@ -65,6 +67,7 @@ pub use anew::Fill;
 pub use attr::SetTime;
 pub use base::{BaseEntry, BaseFs, BaseKind, ContentId, Linked, MemBase, NoBase, TreeId};
 pub use dir::Order;
+pub use iflags::Wanted;
 pub use image::{Blocks, FileImage, HOST_FAULT, ImageContent, ImageTree};
 pub use journal::DiskModel;
 pub use lies::Block;

@@ -25,7 +25,7 @@ impl Vfs {
     /// Those of mkdir(2): EACCES, EEXIST, ENAMETOOLONG, ENOENT, ENOTDIR, EROFS, ELOOP.
     pub fn mkdir(&mut self, ctx: &mut Ctx, at: At, mode: u32) -> Outcome<Ino> {
         let (dir, name) = self.free_spot(ctx, at, true)?;
-        let mode = mode & (0o777 | S_ISVTX) & !ctx.umask;
+        let mode = mode & (0o777 | S_ISVTX);
         Ok(self.create(ctx, dir, &name, mode, Node::Directory(Dir::new(dir, None)))?)
     }
 
@@ -129,6 +129,7 @@ impl Vfs {
         }
         self.may_create(dir, ctx.cred)?;
         let inode = self.inode(ino)?;
+        inode.may_change_attributes()?;
         if inode.is_dir() {
             return Err(Errno::EPERM.into());
         }

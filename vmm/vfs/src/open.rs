@@ -7,12 +7,12 @@ use bloodhound_abi::Errno;
 
 use crate::base::BaseFs;
 use crate::flags::*;
-use crate::inode::{Data, Inode, Node};
+use crate::inode::{Data, Node};
 use crate::mount::FsKind;
 use crate::pending::Op;
 use crate::perm::{allows, owns};
 use crate::types::{Cred, Fail, Ino, Kind, Name, Outcome};
-use crate::vfs::{At, Ctx, Vfs, meta};
+use crate::vfs::{At, Ctx, Vfs};
 use crate::walk::{Last, Spot};
 
 /// A successful open. The caller owns one reference and gives it back with [`Vfs::close_ref`].
@@ -82,7 +82,13 @@ impl Vfs {
             _ => {}
         }
         self.permit(ino, ctx.cred, want)?;
-        if flags & O_NOATIME != 0 && !owns(self.inode(ino)?, ctx.cred) {
+        let inode = self.inode(ino)?;
+        // "An append-only file must be opened in append mode for writing" (may_open).
+        let appends = flags & (O_APPEND | O_TRUNC) == O_APPEND || want & MAY_WRITE == 0;
+        if inode.is_append_only() && !appends {
+            return Err(Errno::EPERM);
+        }
+        if flags & O_NOATIME != 0 && !owns(inode, ctx.cred) {
             return Err(Errno::EPERM);
         }
         if kind == Kind::Socket {
@@ -331,30 +337,14 @@ impl Vfs {
         of.is_some_and(|fs| fs.root == ino)
     }
 
-    /// The mode of a new file that is no directory (vfs_prepare_mode in Linux 6.1): whether the set-group-ID bit stays in a
-    /// set-group-ID directory is judged before the umask takes the group's right to execute away (mode_strip_sgid).
+    /// The mode of a new file that is no directory, before the umask (vfs_prepare_mode in Linux 6.1): whether the set-group-ID bit stays
+    /// in a set-group-ID directory is judged before the umask takes the group's right to execute away (mode_strip_sgid).
     pub(crate) fn new_mode(&self, ctx: &Ctx, dir: Ino, mode: u32) -> Result<u32, Errno> {
         let parent = &self.inode(dir)?.meta;
         let stripped = mode & (S_ISGID | 0o010) == S_ISGID | 0o010
             && parent.mode & S_ISGID != 0
             && !ctx.cred.is_root()
             && !ctx.cred.in_group(parent.gid);
-        Ok(mode & 0o7777 & !ctx.umask & if stripped { !S_ISGID } else { !0 })
-    }
-
-    /// A new inode for `dir` with one link, not yet in the table.
-    pub(crate) fn draft(&self, ctx: &Ctx, dir: Ino, mode: u32, node: Node) -> Result<Inode, Errno> {
-        let parent = self.inode(dir)?;
-        let mut meta = meta(mode, ctx.cred.uid, ctx.cred.gid, self.stamp(ctx.now));
-        // inode(7): in a set-group-ID directory new files take the directory's group, new directories the bit too.
-        if parent.meta.mode & S_ISGID != 0 {
-            meta.gid = parent.meta.gid;
-            if matches!(node, Node::Directory(_)) {
-                meta.mode |= S_ISGID;
-            }
-        }
-        let inode = Inode::new(parent.fs, meta, node);
-        self.may_keep(&inode)?;
-        Ok(inode)
+        Ok(mode & 0o7777 & if stripped { !S_ISGID } else { !0 })
     }
 }

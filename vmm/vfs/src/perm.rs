@@ -1,4 +1,4 @@
-//! Permission checks, as Linux does them for the classic owner, group and other bits.
+//! Permission checks, as Linux does them for the classic owner, group and other bits and for access control lists ([`acl`](crate::acl)).
 
 use bloodhound_abi::Errno;
 
@@ -10,9 +10,13 @@ use crate::vfs::Vfs;
 /// Whether `cred` may do all of `want` (MAY_* bits) with the inode.
 ///
 /// # Errors
-/// EACCES.
+/// EACCES, EPERM.
 pub(crate) fn allows(inode: &Inode, cred: &Cred, want: u32) -> Result<(), Errno> {
     let mode = inode.meta.mode;
+    // "Nobody gets write access to an immutable file" (inode_permission).
+    if want & MAY_WRITE != 0 && inode.is_immutable() {
+        return Err(Errno::EPERM);
+    }
     if cred.is_root() {
         // "CAP_DAC_OVERRIDE: bypass file read, write, and execute permission checks", but execution of a file
         // needs at least one x bit (generic_permission in Linux).
@@ -21,6 +25,8 @@ pub(crate) fn allows(inode: &Inode, cred: &Cred, want: u32) -> Result<(), Errno>
     }
     let bits = if cred.uid == inode.meta.uid {
         mode >> 6
+    } else if let Some(allowed) = inode.meta.acl_allows(cred, want) {
+        return if allowed { Ok(()) } else { Err(Errno::EACCES) };
     } else if cred.in_group(inode.meta.gid) {
         mode >> 3
     } else {
@@ -86,10 +92,14 @@ impl Vfs {
     /// removes.
     ///
     /// # Errors
-    /// EACCES, EPERM in sticky directories, ENOTDIR, EISDIR, EBUSY for a file system's root.
+    /// EACCES, EPERM in sticky directories and of what is immutable or append-only, ENOTDIR, EISDIR, EBUSY for a file system's root.
     pub(crate) fn may_delete(&self, dir: Ino, victim: Ino, cred: &Cred, want_dir: bool) -> Result<(), Errno> {
         let (parent, inode) = (self.inode(dir)?, self.inode(victim)?);
         allows(parent, cred, MAY_WRITE | MAY_EXEC)?;
+        if parent.is_append_only() {
+            return Err(Errno::EPERM);
+        }
+        inode.may_change_attributes()?;
         // inode(7): "the sticky bit (S_ISVTX) on a directory means that a file in that directory can be renamed
         // or deleted only by the owner of the file, by the owner of the directory, and by a privileged process".
         if parent.meta.mode & S_ISVTX != 0 && !owns(inode, cred) && cred.uid != parent.meta.uid {

@@ -420,7 +420,8 @@ impl Vfs {
 
 /// Metadata of a new inode with one link.
 pub(crate) fn meta(mode: u32, uid: u32, gid: u32, time: Timestamp) -> Meta {
-    Meta { mode, uid, gid, nlink: 1, atime: time, mtime: time, ctime: time, btime: time, xattrs: None }
+    let (nlink, flags) = (1, 0);
+    Meta { mode, flags, uid, gid, nlink, atime: time, mtime: time, ctime: time, btime: time, xattrs: None }
 }
 
 fn from_base(fs: FsId, parent: Ino, tree: TreeId, path: Vec<u8>, entry: BaseEntry) -> Inode {

@@ -19,6 +19,7 @@ use crate::netlink::NetlinkSocket;
 use crate::node::Node;
 use crate::pipe::{PIPE_BUF, Pipe};
 use crate::process::FdTable;
+use crate::seccomp::listener::Listener;
 use crate::shared::{FsPlace, Shared};
 use crate::signal::SignalFd;
 use crate::stacks::NetNs;
@@ -99,6 +100,13 @@ impl Weigh for Inotify {
     fn weight(&self) -> u64 {
         // `struct fsnotify_group`; `struct inotify_inode_mark` with its connector for each watch; events with their names.
         512 + 144 * self.watches.len() as u64 + 96 * self.queued() as u64
+    }
+}
+
+impl Weigh for Listener {
+    fn weight(&self) -> u64 {
+        // `struct notification`; what waits in it lies on the stacks of those who wait.
+        64
     }
 }
 
@@ -206,7 +214,7 @@ impl Node {
     /// Charges what the kernel's objects weigh that were touched since this was called last; those that are new to `maker`.
     pub(crate) fn weigh_objects(&mut self, maker: ContainerId) {
         let memory = &mut self.memory;
-        let ledgers: [&mut dyn Ledger; 14] = [
+        let ledgers: [&mut dyn Ledger; 15] = [
             &mut self.files,
             &mut self.fd_tables,
             &mut self.places,
@@ -217,6 +225,7 @@ impl Node {
             &mut self.signalfds,
             &mut self.epolls,
             &mut self.inotifies,
+            &mut self.listeners,
             &mut self.ptys,
             &mut self.netlinks,
             &mut self.mqueues.all,

@@ -46,6 +46,7 @@ impl Node {
                 ptys,
                 pts,
                 inotifies,
+                listeners,
                 epolls,
                 epoll_watch,
                 inet,

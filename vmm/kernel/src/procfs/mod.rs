@@ -403,6 +403,7 @@ impl View<'_> {
                 Some(FileKind::TimerFd(_)) => b"anon_inode:[timerfd]".to_vec(),
                 Some(FileKind::SignalFd(_)) => b"anon_inode:[signalfd]".to_vec(),
                 Some(FileKind::Inotify(_)) => b"anon_inode:inotify".to_vec(),
+                Some(FileKind::Listener(_)) => b"anon_inode:seccomp notify".to_vec(),
                 Some(FileKind::Epoll(_)) => b"anon_inode:[eventpoll]".to_vec(),
                 Some(FileKind::Mq(id)) => {
                     let names = &self.node.mqueues.names;

@@ -107,7 +107,7 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 impl Ctx<'_> {
     /// A structure that is longer than the kernel knows may have zeros only behind what it knows (copy_struct_from_user):
     /// E2BIG, also for more than a page.
-    pub(super) fn check_newer_fields(&mut self, at: Ptr, known: u64, size: u64) -> SysResult<()> {
+    pub(crate) fn check_newer_fields(&mut self, at: Ptr, known: u64, size: u64) -> SysResult<()> {
         if size > 4096 {
             return err(Errno::E2BIG);
         }

@@ -77,7 +77,8 @@ pub fn dup3(k: &mut Ctx<'_>, old: Fd, new: Fd, flags: FdFlags) -> SysResult {
 }
 
 impl Ctx<'_> {
-    fn dup_onto(&mut self, file: FileId, new: Fd, cloexec: bool) -> SysResult {
+    /// Gives a description this descriptor, in the place of what was there. EBADF for one beyond the limit.
+    pub(crate) fn dup_onto(&mut self, file: FileId, new: Fd, cloexec: bool) -> SysResult {
         let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
         let slot = usize::try_from(new.0).ok().filter(|n| (*n as u64) < limit).ok_or(Errno::EBADF)?;
         self.node.file_ref(file);

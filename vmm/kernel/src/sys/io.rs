@@ -45,7 +45,7 @@ fn check_end(at: Option<u64>, len: u64) -> Result<(), Errno> {
 /// "EINVAL fd is attached to an object which is unsuitable for reading" (read(2)): there is nothing to read by, whatever the
 /// memory is like and even for no bytes (FMODE_CAN_READ in Linux).
 fn can_read(kind: &FileKind) -> bool {
-    !matches!(kind, FileKind::Epoll(_) | FileKind::Process(_)) && !is_namespace(kind)
+    !matches!(kind, FileKind::Epoll(_) | FileKind::Process(_) | FileKind::Listener(_)) && !is_namespace(kind)
 }
 
 fn is_namespace(kind: &FileKind) -> bool {
@@ -61,6 +61,7 @@ fn can_write(kind: &FileKind) -> bool {
             | FileKind::Epoll(_)
             | FileKind::Process(_)
             | FileKind::Inotify(_)
+            | FileKind::Listener(_)
             | FileKind::Mq(_)
     )
 }

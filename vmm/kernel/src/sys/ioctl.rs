@@ -3,7 +3,9 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_vfs::Wanted;
 
+use crate::caps::{CAP_LINUX_IMMUTABLE, CAP_SYS_RESOURCE};
 use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
@@ -30,6 +32,10 @@ const FIOQSIZE: u64 = 0x5460;
 const FICLONERANGE: u64 = 0x4020_940d;
 const FIDEDUPERANGE: u64 = 0xc018_9436;
 const FS_IOC_FIEMAP: u64 = 0xc020_660b;
+const FS_IOC_GETFLAGS: u64 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
+const FS_IOC_FSGETXATTR: u64 = 0x801c_581f;
+const FS_IOC_FSSETXATTR: u64 = 0x401c_5820;
 const RNDGETENTCNT: u64 = 0x8004_5200;
 /// RNDADDTOENTCNT, RNDADDENTROPY, RNDZAPENTCNT, RNDCLEARPOOL, RNDRESEEDCRNG.
 const RANDOM_ADMIN: [u64; 5] = [0x4004_5201, 0x4008_5203, 0x5204, 0x5206, 0x5207];
@@ -56,6 +62,10 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
                 Ok(0)
             }
             FileKind::Tty { pty, master, .. } => k.tty_ioctl(id, (pty, master), cmd, arg),
+            FileKind::Listener(listener) => {
+                k.pin(fd)?;
+                k.listener_ioctl(listener, cmd, arg)
+            }
             FileKind::Inotify(id) if cmd == c::FIONREAD => {
                 k.may_have_lost(id);
                 let n = k.node.inotifies[id].unread() as i32;
@@ -145,6 +155,16 @@ impl Ctx<'_> {
         }
     }
 
+    fn set_flags(&mut self, ino: bloodhound_vfs::Ino, wanted: Wanted) -> Result<(), Errno> {
+        let caps = &self.credentials().caps;
+        let privileged = [caps.has(CAP_LINUX_IMMUTABLE), caps.has(CAP_SYS_RESOURCE)];
+        let (cred, now) = (self.fs_cred(), self.now());
+        self.node.vfs.set_flags(ino, &cred, privileged, wanted, now)?;
+        // Pages that programs store into without notice are noticed again.
+        self.node.drop_moved_pages();
+        Ok(())
+    }
+
     fn switch_nonblock(&mut self, id: FileId, arg: Ptr) -> SysResult {
         let on: i32 = self.read_obj(arg)?;
         let file = &mut self.node.files[id];
@@ -152,14 +172,31 @@ impl Ctx<'_> {
         Ok(0)
     }
 
-    /// Commands of files and directories. Attributes of inodes (FS_IOC_GETFLAGS and its kind) are ENOTTY, as of a file
-    /// system that has none; programs go on without.
+    /// Commands of files and directories.
     fn file_ioctl(&mut self, ino: bloodhound_vfs::Ino, regular: bool, cmd: u64, arg: Ptr) -> SysResult {
         match cmd {
             FIGETBSZ => self.write_obj(arg, &BLOCK)?,
             FIOQSIZE => {
                 let bytes = self.node.vfs.stat_ino(ino)?.blocks * 512;
                 self.write_obj(arg, &bytes)?;
+            }
+            // Of a `long`, the first four bytes (ioctl_iflags(2), BUGS).
+            FS_IOC_GETFLAGS => {
+                let flags = self.node.vfs.flags(ino)?;
+                self.write_obj(arg, &flags)?;
+            }
+            FS_IOC_SETFLAGS => {
+                let flags = self.read_obj(arg)?;
+                self.set_flags(ino, Wanted::Flags(flags))?;
+            }
+            // struct fsxattr: fsx_xflags, fsx_extsize, fsx_nextents, fsx_projid, fsx_cowextsize and 8 bytes that are 0.
+            FS_IOC_FSGETXATTR => {
+                let xflags = self.node.vfs.extended_flags(ino)?;
+                self.write_obj(arg, &[xflags, 0, 0, 0, 0, 0, 0])?;
+            }
+            FS_IOC_FSSETXATTR => {
+                let [xflags, extent, _, project, cow, ..]: [u32; 7] = self.read_obj(arg)?;
+                self.set_flags(ino, Wanted::Extended([xflags, extent, project, cow]))?;
             }
             // CAP_SYS_RAWIO.
             FIBMAP if regular => return err(Errno::EPERM),

@@ -18,6 +18,11 @@ impl Ctx<'_> {
     /// F_SETFL. EINVAL for O_DIRECT of what cannot have it. O_ASYNC stays what it was where a file cannot tell, without an error.
     pub(super) fn set_status_flags(&mut self, fd: Fd, id: FileId, arg: u64) -> SysResult {
         let file = &self.node.files[id];
+        // "O_APPEND cannot be cleared if the file is marked as append-only" (setfl).
+        let append = (file.flags ^ arg) & c::O_APPEND != 0;
+        if append && file.ino().is_some_and(|ino| self.node.vfs.is_append_only(ino)) {
+            return err(Errno::EPERM);
+        }
         // "Pipe packetized mode is controlled by O_DIRECT flag" (setfl of Linux); of others it is asked whether they can.
         let direct = match file.kind {
             FileKind::Regular(ino) => self.node.vfs.takes_direct(ino),

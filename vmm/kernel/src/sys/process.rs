@@ -48,11 +48,15 @@ impl Node {
         self.vfork_done(tid);
         self.run_queue.retain(|t| *t != tid);
         let (common, first) = (self.task(tid).common, First::of(self.task(tid)));
+        let filters = std::mem::take(&mut self.task_mut(tid).seccomp);
         self.tasks.remove(&tid);
         let container = self.process(pid).container;
         self.memory.kernel_shrinks(container, TASK);
         if tid.0 == pid.0 {
-            self.process_mut(pid).first = first;
+            let process = self.process_mut(pid);
+            (process.first, process.ended_filters) = (first, filters);
+        } else {
+            self.release_filters(&filters);
         }
         outside.tell(self, (pid, tid), &Told::Ended { status });
         self.pass_choice(pid, tid);

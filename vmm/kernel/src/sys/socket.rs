@@ -300,7 +300,8 @@ impl Ctx<'_> {
 /// Makes the socket's inode. As on Linux the name is made first, so an existing one is EADDRINUSE even for a socket that
 /// is bound already.
 fn bind_path(k: &mut Ctx<'_>, id: UnixId, path: Vec<u8>) -> SysResult<()> {
-    let mode = (c::S_IFSOCK | 0o777) as u32;
+    // Without what the umask takes, whatever the directory's default list says of it (unix_bind_bsd).
+    let mode = (c::S_IFSOCK as u32 | 0o777) & !k.place().umask;
     let here = Fd(c::AT_FDCWD);
     let made = k.at(here, &path, false, |vfs, ctx, at| vfs.mknod(ctx, at, mode, Dev::default()));
     let ino = match made {

@@ -47,8 +47,10 @@ pub fn newfstatat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, buf: Ptr, flags: AtFla
     Ok(0)
 }
 
-/// STATX_ATTR_MOUNT_ROOT: of the attributes that statx(2) tells the only one that files have here.
+/// STATX_ATTR_MOUNT_ROOT.
 const MOUNT_ROOT: u64 = 0x2000;
+/// STATX_ATTR_AUTOMOUNT, STATX_ATTR_DAX: nothing has them, and of everything it is known (vfs_getattr_nosec).
+const NOWHERE: u64 = 0x20_1000;
 
 /// statx(2).
 pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: StatxMask, buf: Ptr) -> SysResult {
@@ -66,8 +68,13 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: Statx
         Place::Synth(synth) => synth.path.is_empty(),
         Place::File(_) => false,
     };
-    let attributes = if is_root { MOUNT_ROOT } else { 0 };
-    let out = |stat: &Stat| Statx { attributes, attributes_mask: MOUNT_ROOT, ..statx_out(stat, mount) };
+    let (flags, known) = match place {
+        Place::Ino(ino) => k.node.vfs.told_flags(ino),
+        _ => (0, 0),
+    };
+    let attributes = flags | if is_root { MOUNT_ROOT } else { 0 };
+    let attributes_mask = known | MOUNT_ROOT | NOWHERE;
+    let out = |stat: &Stat| Statx { attributes, attributes_mask, ..statx_out(stat, mount) };
     let (shown, told) = (out(&stat), out(&timeless(&stat)));
     k.write_stat(buf, &shown, &told)?;
     Ok(0)

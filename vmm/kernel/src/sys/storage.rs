@@ -31,7 +31,7 @@ pub fn truncate(k: &mut Ctx<'_>, path: Path, len: i64) -> SysResult {
                 Kind::Directory => return err(Errno::EISDIR),
                 _ => return err(Errno::EINVAL),
             }
-            k.node.vfs.access_ino(ino, &cred, MAY_WRITE)?;
+            k.node.vfs.may_truncate(ino, &cred)?;
             k.may_resize(ino, len)?;
             done(k.fs(|vfs, ctx| {
                 vfs.load(ctx.base, ino)?;
@@ -61,6 +61,9 @@ pub fn ftruncate(k: &mut Ctx<'_>, fd: Fd, len: i64) -> SysResult {
         FileKind::Mq(id) if file.writable() => return k.resize_queue(id, len),
         _ => return err(Errno::EINVAL),
     };
+    if k.node.vfs.is_append_only(ino) {
+        return err(Errno::EPERM);
+    }
     k.check_file_size(Some(ino), len)?;
     let (cred, now) = (k.fs_cred(), k.now());
     k.may_resize(ino, len)?;
@@ -132,6 +135,7 @@ impl Ctx<'_> {
             FileKind::Pipe { .. } => return err(Errno::ESPIPE),
             _ => return err(Errno::ENODEV),
         };
+        self.node.vfs.may_reserve(ino, !mode.exceeds(FallocateMode::FALLOC_FL_KEEP_SIZE))?;
         let end = from.checked_add(count).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
         let mode = u32::try_from(mode.bits()).map_err(|_| Errno::EOPNOTSUPP)?;
         if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
