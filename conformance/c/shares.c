@@ -234,10 +234,92 @@ static void threads(void)
 	/* Of one thread. */
 	CHECK_EQ(unshare(0), 0);
 	CHECK_EQ(unshare(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM), 0);
+	/* The other one is joined a little earlier than it is gone. */
+	for (int i = 0; i < 1000 && unshare(CLONE_THREAD) != 0; i++)
+		usleep(1000);
 	CHECK_EQ(unshare(CLONE_THREAD), 0);
 	CHECK_EQ(unshare(CLONE_VM | CLONE_SIGHAND), 0);
 	CHECK_ERRNO(unshare(CLONE_VFORK), EINVAL);
 	CHECK_ERRNO(unshare(CLONE_PTRACE), EINVAL);
+}
+
+/* 0 for a lock that could be set, the process that has it else. */
+static int held_by(int fd, int start)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_start = start, .l_len = 1 };
+	REQUIRE(fcntl(fd, F_GETLK, &lock) == 0);
+	return lock.l_type == F_UNLCK ? 0 : lock.l_pid;
+}
+
+static int locks(int fd, int start)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_start = start, .l_len = 1 };
+	return fcntl(fd, F_SETLK, &lock);
+}
+
+static int of_one_table(void *arg)
+{
+	int fd = *(int *)arg;
+	return !(held_by(fd, 0) == 0 && locks(fd, 0) == 0 && locks(fd, 5) == 0);
+}
+
+static int of_other_table(void *arg)
+{
+	int fd = *(int *)arg;
+	return !(held_by(fd, 0) == getppid() && locks(fd, 0) == -1 && errno == EAGAIN && held_by(fd, 5) != 0);
+}
+
+static int gives_back(void *arg)
+{
+	int fd = *(int *)arg;
+	return close(dup(fd));
+}
+
+static int no_locks(void *arg)
+{
+	int fd = *(int *)arg;
+	return !(held_by(fd, 0) == 0 && held_by(fd, 5) == 0);
+}
+
+static int leaves(void *arg)
+{
+	int fd = *(int *)arg;
+	if (locks(fd, 3) || unshare(CLONE_FILES))
+		return 1;
+	return !(held_by(fd, 3) == getpid() && locks(fd, 3) == -1 && errno == EAGAIN);
+}
+
+static void *thread_leaves(void *arg)
+{
+	int fd = *(int *)arg;
+	if (unshare(CLONE_FILES))
+		return "unshare";
+	return held_by(fd, 0) == getpid() && locks(fd, 0) == -1 && errno == EAGAIN && locks(fd, 9) == 0 ? NULL : "locks";
+}
+
+/* Record locks are those of a table of descriptors, whoever has that. */
+static void record_locks(void)
+{
+	int fd = open("locked", O_RDWR | O_CREAT, 0600);
+	pthread_t thread;
+	void *wrong;
+	REQUIRE(fd >= 0);
+	CHECK_EQ(locks(fd, 0), 0);
+	CHECK_EQ(child(CLONE_FILES, of_one_table, &fd), 0);
+	/* What has ended leaves them to the others. */
+	CHECK_EQ(child(0, of_other_table, &fd), 0);
+	CHECK_EQ(child(CLONE_FILES, leaves, &fd), 0);
+	CHECK_EQ(held_by(fd, 3), 0);
+	/* A thread with descriptors of its own has locks of its own, until it ends. */
+	REQUIRE(pthread_create(&thread, NULL, thread_leaves, &fd) == 0 && pthread_join(thread, &wrong) == 0);
+	CHECK_EQ(wrong, NULL);
+	/* It is joined a little earlier than that. */
+	for (int i = 0; i < 1000 && held_by(fd, 9) != 0; i++)
+		usleep(1000);
+	CHECK_EQ(held_by(fd, 9), 0);
+	CHECK_EQ(child(CLONE_FILES, gives_back, &fd), 0);
+	CHECK_EQ(child(0, no_locks, &fd), 0);
+	close(fd);
 }
 
 int main(void)
@@ -249,5 +331,6 @@ int main(void)
 	places();
 	actions();
 	threads();
+	record_locks();
 	return tap_done();
 }

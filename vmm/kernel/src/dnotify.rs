@@ -25,8 +25,8 @@ const DN_MULTISHOT: u32 = 0x8000_0000;
 pub struct Dnotify {
     /// The description by which it was asked for, whose owner gets the signals.
     pub file: FileId,
-    /// The process whose descriptor that was; closing any of it ends this.
-    pub pid: Pid,
+    /// The table that the descriptor was in; closing any of it there ends this.
+    pub table: TableId,
     /// The descriptor: si_fd.
     pub fd: i32,
     /// DN_*.
@@ -73,15 +73,15 @@ impl Node {
         for told in hit {
             self.send_sigio(told.file, told.fd, Band::Message);
             if told.mask & DN_MULTISHOT == 0 {
-                self.dnotify_remove(dir, told.file, told.pid);
+                self.dnotify_remove(dir, told.file, told.table);
             }
         }
     }
 
-    fn dnotify_remove(&mut self, dir: Ino, file: FileId, pid: Pid) {
+    fn dnotify_remove(&mut self, dir: Ino, file: FileId, table: TableId) {
         let Some(list) = self.dnotify.get_mut(&dir) else { return };
         let before = list.len();
-        list.retain(|d| (d.file, d.pid) != (file, pid));
+        list.retain(|d| (d.file, d.table) != (file, table));
         let gone = before - list.len();
         if list.is_empty() {
             self.dnotify.remove(&dir);
@@ -89,13 +89,13 @@ impl Node {
         (0..gone).for_each(|_| self.vfs.unwatch(dir));
     }
 
-    /// A process has closed a descriptor of this description (`dnotify_flush`).
-    pub(crate) fn dnotify_closed_by(&mut self, id: FileId, pid: Pid) {
+    /// A descriptor of this description in this table was closed (`dnotify_flush`).
+    pub(crate) fn dnotify_closed_by(&mut self, id: FileId, table: TableId) {
         if self.dnotify.is_empty() {
             return;
         }
         if let Some(FileKind::Dir(dir)) = self.files.get(id).map(|f| f.kind.clone()) {
-            self.dnotify_remove(dir, id, pid);
+            self.dnotify_remove(dir, id, table);
         }
     }
 }
@@ -104,9 +104,9 @@ impl Ctx<'_> {
     /// F_NOTIFY. "A series of F_NOTIFY requests is cumulative, with the events in arg being added to the set already monitored. To
     /// disable notification of all events, make an F_NOTIFY call specifying arg as 0."
     pub(crate) fn notify_directory(&mut self, fd: Fd, id: FileId, arg: u64) -> SysResult {
-        let (mask, pid) = (arg as u32, self.pid);
+        let (mask, table) = (arg as u32, self.task().common.table);
         if mask & !DN_MULTISHOT == 0 {
-            self.node.dnotify_closed_by(id, pid);
+            self.node.dnotify_closed_by(id, table);
             return Ok(0);
         }
         let dir = match self.node.files[id].kind {
@@ -120,14 +120,14 @@ impl Ctx<'_> {
         };
         self.node.own_by_default(id, self.tid);
         let list = self.node.dnotify.get_or_default(dir);
-        match list.iter_mut().find(|d| (d.file, d.pid) == (id, pid)) {
+        match list.iter_mut().find(|d| (d.file, d.table) == (id, table)) {
             Some(known) => {
                 known.mask |= mask;
                 known.fd = fd.0;
             }
             None => {
                 // The newest is told first.
-                list.insert(0, Dnotify { file: id, pid, fd: fd.0, mask });
+                list.insert(0, Dnotify { file: id, table, fd: fd.0, mask });
                 self.node.vfs.watch(dir);
             }
         }

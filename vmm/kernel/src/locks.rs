@@ -16,12 +16,12 @@ use crate::node::Node;
 use crate::task::TaskState;
 use crate::wait::WaitOn;
 
-/// Who holds a record lock. "The threads in a process share locks" (fcntl(2)); OFD locks "are associated with the open
-/// file description on which they are acquired".
+/// Who holds a record lock. "The threads in a process share locks" (fcntl(2)), as they have one table of descriptors, which other processes may
+/// share (fl_owner of Linux); OFD locks "are associated with the open file description on which they are acquired".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
-    /// A process: POSIX record locks.
-    Process(Pid),
+    /// A table of descriptors: POSIX record locks.
+    Table(TableId),
     /// A description: OFD locks.
     File(FileId),
 }
@@ -293,30 +293,30 @@ impl Locks {
 }
 
 impl Node {
-    /// Whether granting `want` to a sleeper would close a circle of processes that wait for each other (EDEADLK). As in
+    /// Whether granting `want` to a sleeper would close a circle of owners that wait for each other (EDEADLK). As in
     /// Linux only POSIX locks take part, and the search gives up after ten steps ("avoids infinite loops").
     pub(crate) fn lock_deadlock(&self, ino: Ino, want: &Request) -> bool {
         const STEPS: usize = 10;
         let mut blocker = self.locks.conflict(ino, want);
         for _ in 0..STEPS {
-            let Some(Owner::Process(pid)) = blocker.map(|b| b.owner) else { return false };
-            if Owner::Process(pid) == want.owner {
+            let Some(owner @ Owner::Table(_)) = blocker.map(|b| b.owner) else { return false };
+            if owner == want.owner {
                 return true;
             }
-            let Some((ino, next)) = self.lock_wanted_by(pid) else { return false };
+            let Some((ino, next)) = self.lock_wanted_by(owner) else { return false };
             blocker = self.locks.conflict(ino, &next);
         }
         false
     }
 
-    /// What a sleeping thread of `pid` wants.
-    fn lock_wanted_by(&self, pid: Pid) -> Option<(Ino, Request)> {
+    /// What a sleeping thread wants for an owner.
+    fn lock_wanted_by(&self, owner: Owner) -> Option<(Ino, Request)> {
         let sleeps = |tid: &Tid, ino: Ino| match self.tasks.get(tid).map(|t| &t.state) {
             Some(TaskState::Blocked(blocked)) => blocked.wait.on.contains(&WaitOn::Lock(ino)),
             _ => false,
         };
         let mut wanted = self.locks.wanted.iter();
-        let hit = wanted.find(|(tid, (ino, r))| r.owner == Owner::Process(pid) && sleeps(tid, *ino))?;
+        let hit = wanted.find(|(tid, (ino, r))| r.owner == owner && sleeps(tid, *ino))?;
         Some(*hit.1)
     }
 
@@ -329,23 +329,23 @@ impl Node {
         }
     }
 
-    /// A process is gone: its POSIX locks end.
-    pub(crate) fn release_locks_of_process(&mut self, pid: Pid) {
-        let owner = Owner::Process(pid);
+    /// A table of descriptors is gone: its POSIX locks end.
+    pub(crate) fn release_locks_of_table(&mut self, table: TableId) {
+        let owner = Owner::Table(table);
         let held = self.locks.ranges.iter().filter(|(_, ranges)| ranges.by_owner.contains_key(&owner));
         let inodes: Vec<Ino> = held.map(|(ino, _)| *ino).collect();
         for ino in inodes {
-            self.locks.cut(ino, Owner::Process(pid), 0, Request::TO_END);
+            self.locks.cut(ino, owner, 0, Request::TO_END);
             self.notify(WaitOn::Lock(ino));
         }
     }
 }
 
 impl Node {
-    /// A process has closed a descriptor of this description.
-    pub(crate) fn closed_by(&mut self, id: FileId, pid: Pid) {
+    /// A process has closed a descriptor of this description in this table.
+    pub(crate) fn closed_by(&mut self, id: FileId, pid: Pid, table: TableId) {
         self.mq_closed_by(id, pid);
-        self.dnotify_closed_by(id, pid);
+        self.dnotify_closed_by(id, table);
     }
 }
 
@@ -354,10 +354,10 @@ impl Ctx<'_> {
     /// process's locks on that file are released, regardless of the file descriptor(s) on which the locks were obtained"
     /// (fcntl(2)). A message queue forgets that it asked to be told of messages.
     pub(crate) fn release_posix_locks(&mut self, id: FileId) {
-        let pid = self.pid;
-        self.node.closed_by(id, pid);
+        let table = self.task().common.table;
+        self.node.closed_by(id, self.pid, table);
         let Some(ino) = self.node.files.get(id).and_then(|f| lockable(&f.kind)) else { return };
-        if self.node.locks.cut(ino, Owner::Process(self.pid), 0, Request::TO_END) {
+        if self.node.locks.cut(ino, Owner::Table(table), 0, Request::TO_END) {
             self.node.notify(WaitOn::Lock(ino));
         }
     }

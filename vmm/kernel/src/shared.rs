@@ -104,8 +104,9 @@ impl Node {
             return;
         }
         let Some(Shared { item, .. }) = self.fd_tables.remove(table) else { return };
+        self.release_locks_of_table(table);
         for (_, entry) in item.iter() {
-            self.closed_by(entry.file, pid);
+            self.closed_by(entry.file, pid, table);
             self.file_unref(entry.file, base);
         }
     }

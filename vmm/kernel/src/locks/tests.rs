@@ -6,7 +6,7 @@ const INO: Ino = Ino(7);
 
 fn lock(pid: u32, start: u64, end: u64, exclusive: bool) -> Request {
     Request {
-        owner: Owner::Process(Pid(pid)),
+        owner: Owner::Table(TableId(pid)),
         pid: Pid(pid),
         container: ContainerId(pid),
         start,
@@ -29,14 +29,14 @@ fn locks_of_one_owner_split_and_join() {
     // Back to a write lock: one again.
     locks.set(INO, lock(1, 40, 59, true));
     assert_eq!(held(&locks), [(0, 99, true)]);
-    assert!(locks.cut(INO, Owner::Process(Pid(1)), 10, 19));
+    assert!(locks.cut(INO, Owner::Table(TableId(1)), 10, 19));
     assert_eq!(held(&locks), [(0, 9, true), (20, 99, true)]);
     // Adjacent ranges join, also at the largest offset.
     locks.set(INO, lock(1, 10, 19, true));
     locks.set(INO, lock(1, 100, Request::TO_END, true));
     assert_eq!(held(&locks), [(0, Request::TO_END, true)]);
-    assert!(locks.cut(INO, Owner::Process(Pid(1)), 0, Request::TO_END));
-    assert!(!locks.cut(INO, Owner::Process(Pid(1)), 0, Request::TO_END));
+    assert!(locks.cut(INO, Owner::Table(TableId(1)), 0, Request::TO_END));
+    assert!(!locks.cut(INO, Owner::Table(TableId(1)), 0, Request::TO_END));
     assert_eq!(held(&locks), []);
 }
 
@@ -46,10 +46,10 @@ fn readers_share_and_writers_do_not() {
     locks.set(INO, lock(1, 0, 9, false));
     locks.set(INO, lock(2, 5, 14, false));
     assert_eq!(locks.conflict(INO, &lock(3, 0, 3, false)), None);
-    assert_eq!(locks.conflict(INO, &lock(3, 12, 12, true)).map(|l| l.owner), Some(Owner::Process(Pid(2))));
+    assert_eq!(locks.conflict(INO, &lock(3, 12, 12, true)).map(|l| l.owner), Some(Owner::Table(TableId(2))));
     // Own locks never stand in the way.
     assert_eq!(locks.conflict(INO, &lock(1, 0, 3, true)), None);
-    assert_eq!(locks.conflict(INO, &lock(1, 0, 9, true)).map(|l| l.owner), Some(Owner::Process(Pid(2))));
+    assert_eq!(locks.conflict(INO, &lock(1, 0, 9, true)).map(|l| l.owner), Some(Owner::Table(TableId(2))));
     assert_eq!(locks.conflict(INO, &lock(3, 15, 20, true)), None);
 }
 
@@ -116,6 +116,44 @@ fn many_locks_are_no_long_walk() {
     }
     assert_eq!(locks.conflict(INO, &lock(2, 7, 399_000, false)).map(|l| l.start), Some(8));
     assert_eq!(locks.counts().collect::<Vec<_>>(), [(ContainerId(1), 200_000)]);
-    assert!(locks.cut(INO, Owner::Process(Pid(1)), 0, Request::TO_END));
+    assert!(locks.cut(INO, Owner::Table(TableId(1)), 0, Request::TO_END));
     assert_eq!(locks.counts().collect::<Vec<_>>(), [(ContainerId(1), 0)]);
+}
+
+#[test]
+fn record_locks_are_those_of_a_table_of_descriptors() {
+    use crate::testing::Bench;
+    use bloodhound_abi::Errno;
+    use bloodhound_abi::consts as c;
+    use bloodhound_abi::table::nr;
+    let mut b = Bench::new();
+    let main = b.tid;
+    let fd = b.open("/tmp/locked", c::O_RDWR | c::O_CREAT).expect("a file");
+    // A write lock of one byte.
+    let lock = |b: &mut Bench, tid: Tid, at: u64| {
+        let words = [c::F_WRLCK, at, 1, 0];
+        let at = b.put_as(tid, &words.map(u64::to_le_bytes).concat());
+        b.call_as(tid, nr::fcntl, &[fd, c::F_SETLK, at])
+    };
+    let clone = |b: &mut Bench, flags: u64| {
+        let stack = b.room(64);
+        Tid(b.call(nr::clone, &[flags, stack, 0, 0, 0]).expect("a task") as u32)
+    };
+    assert_eq!(lock(&mut b, main, 0), Ok(0));
+    let same = clone(&mut b, c::CLONE_FILES | c::SIGCHLD);
+    let other = b.fork();
+    assert_eq!(lock(&mut b, same, 0), Ok(0));
+    assert_eq!(lock(&mut b, same, 5), Ok(0));
+    assert_eq!(lock(&mut b, other, 5), Err(Errno::EAGAIN));
+    // One of those who have it has ended.
+    assert_eq!(b.start(same, nr::exit_group, &[0]), crate::dispatch::Outcome::Exited);
+    assert_eq!(lock(&mut b, other, 5), Err(Errno::EAGAIN));
+    let flags = c::CLONE_VM | c::CLONE_FS | c::CLONE_FILES | c::CLONE_SIGHAND | c::CLONE_THREAD;
+    let thread = clone(&mut b, flags);
+    assert_eq!(lock(&mut b, thread, 0), Ok(0));
+    assert_eq!(b.call_as(thread, nr::unshare, &[c::CLONE_FILES]), Ok(0));
+    assert_eq!(lock(&mut b, thread, 0), Err(Errno::EAGAIN));
+    assert_eq!(lock(&mut b, thread, 9), Ok(0));
+    assert_eq!(b.start(thread, nr::exit, &[0]), crate::dispatch::Outcome::Exited);
+    assert_eq!(lock(&mut b, other, 9), Ok(0));
 }

@@ -190,7 +190,7 @@ fn locks(view: &View<'_>) -> String {
     });
     let ranges = node.locks.range_locks().filter(|(_, l)| seen(l.pid)).map(|(ino, l)| {
         let (class, pid) = match l.owner {
-            crate::locks::Owner::Process(pid) => ("POSIX ", pid.number() as i32),
+            crate::locks::Owner::Table(_) => ("POSIX ", l.pid.number() as i32),
             crate::locks::Owner::File(_) => ("OFDLCK", -1),
         };
         let end = if l.end == crate::locks::Request::TO_END { "EOF".to_string() } else { l.end.to_string() };

@@ -93,7 +93,7 @@ impl Ctx<'_> {
         };
         let ino = lock_inode(self, id)?;
         let pid = self.pid;
-        let owner = if ofd { Owner::File(id) } else { Owner::Process(pid) };
+        let owner = if ofd { Owner::File(id) } else { Owner::Table(self.task().common.table) };
         let container = self.process().container;
         let want = Request { owner, pid, container, start, end, exclusive: exclusive == Some(true) };
         // "When using open file description locks, the l_pid field must be set to zero"; Linux answers EINVAL.
@@ -134,7 +134,7 @@ impl Ctx<'_> {
             if !waits {
                 return err(Errno::EAGAIN);
             }
-            if matches!(want.owner, Owner::Process(_)) && self.node.lock_deadlock(ino, &want) {
+            if matches!(want.owner, Owner::Table(_)) && self.node.lock_deadlock(ino, &want) {
                 return err(Errno::EDEADLK);
             }
             self.node.locks.want(self.tid, ino, want);
@@ -189,7 +189,7 @@ fn show(lock: &mut FlockArg, conflict: Option<Request>, ns: PidNs) {
     // "If the conflicting lock is an open file description lock, then the l_pid is set to -1."
     lock.pid = match held.owner {
         // Not the number of a process that the caller cannot see (locks_translate_pid).
-        Owner::Process(pid) => pid.number_in(ns) as i32,
+        Owner::Table(_) => held.pid.number_in(ns) as i32,
         Owner::File(_) => -1,
     };
 }

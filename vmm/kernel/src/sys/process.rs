@@ -114,7 +114,6 @@ impl Node {
         process.zombie = Some(status);
         self.rearm(crate::timer::TimerKey::Itimer(pid), itimer.map(|t| t.0), None);
         self.delete_timers(pid);
-        self.release_locks_of_process(pid);
         self.semaphores_undo(pid);
         self.release_table(common.table, pid, outside.base);
         self.release_place(common.place);
@@ -177,12 +176,12 @@ impl Node {
     /// The thread that made a process has ended, one of `parent`: each thread of the process may have asked for a signal
     /// (PR_SET_PDEATHSIG(2const): "the \"parent\" in this case is considered to be the thread that created this process").
     fn signal_parents_end(&mut self, child: Pid, parent: Pid) {
-        let threads = self.process(child).threads.iter();
-        let signals: Vec<u32> = threads.map(|tid| self.task(*tid).pdeathsig).filter(|s| *s != 0).collect();
+        let asked = |tid: &Tid| Some((*tid, self.task(*tid).pdeathsig)).filter(|(_, signal)| *signal != 0);
+        let signals: Vec<(Tid, u32)> = self.process(child).threads.iter().filter_map(asked).collect();
         let uid = self.credentials_of(self.process(parent)).real_ids[0];
-        for signal in signals {
+        for (tid, signal) in signals {
             let info = crate::signal::user_info(signal, c::SI_USER as i32, parent, uid);
-            self.send_process(child, info);
+            self.send_process_by(child, tid, info);
         }
     }
 
