@@ -82,7 +82,7 @@ impl Node {
             FileKind::SignalFd(_) => 0, // depends on the reader: see `ready_bits_for`
             FileKind::Epoll(id) => u64::from(self.epoll_ready(id)),
             FileKind::Process(named) => self.process_ready(named),
-            FileKind::Tty { pty, master, .. } => self.ptys[pty].ready(master),
+            FileKind::Tty { pty, master, .. } => self.tty_ready(&file.kind, pty, master),
             FileKind::Mq(id) => self.mqueues.all[id].ready(),
             FileKind::Inotify(id) => self.inotifies[id].ready(),
             FileKind::Listener(id) => self.listener_ready(id),

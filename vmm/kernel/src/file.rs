@@ -77,6 +77,8 @@ pub enum FileKind {
         master: bool,
         /// The node that was opened: ptmx, one of /dev/pts, /dev/tty.
         ino: Ino,
+        /// How often this side had been hung up then.
+        hangups: u32,
     },
     /// A POSIX message queue (mq_open(2)).
     Mq(MqId),
@@ -251,7 +253,7 @@ impl Node {
             FileKind::SignalFd(s) => drop(self.signalfds.remove(s)),
             FileKind::Epoll(ep) => self.epoll_close(ep),
             FileKind::Mq(queue) => self.mq_unref(queue),
-            FileKind::Tty { pty, master, ino } => {
+            FileKind::Tty { pty, master, ino, .. } => {
                 self.close_tty(pty, master);
                 self.vfs.close_ref(ino, false);
             }

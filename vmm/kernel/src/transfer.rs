@@ -80,7 +80,7 @@ impl Ctx<'_> {
                 self.copy_out(to, 0, &data)?;
                 data.len() as u64
             }
-            FileKind::Tty { pty, master, .. } => self.tty_read(pty, master, to, nonblock)?,
+            FileKind::Tty { .. } => self.tty_read(&kind, to, nonblock)?,
             FileKind::Console(_) if max == 0 => 0,
             FileKind::Console(_) => {
                 let ready = self.console_ready(max, nonblock)? as u64;
@@ -241,7 +241,7 @@ impl Ctx<'_> {
                 self.device_write(dev, len)?
             }
             FileKind::Pipe { pipe, .. } => self.pipe_write(pipe, from, done, flags)?,
-            FileKind::Tty { pty, master, .. } => self.tty_write(pty, master, from, done, nonblock)?,
+            FileKind::Tty { .. } => self.tty_write(&kind, from, done, nonblock)?,
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => {
                 return self.socket_write(id, from, done);
             }

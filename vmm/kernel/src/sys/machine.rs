@@ -9,7 +9,7 @@ use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_TTY_CONFIG, CAP_SYSLOG};
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::procfs::system;
-use crate::wait::{Stop, SysResult, Wait};
+use crate::wait::{SysResult, Wait};
 
 /// __NEW_UTS_LEN.
 const NAME_MAX: u64 = 64;
@@ -116,11 +116,11 @@ pub fn ustat(k: &mut Ctx<'_>, dev: u32, buf: Ptr) -> SysResult {
     Ok(0)
 }
 
-/// vhangup(2). EPERM without CAP_SYS_TTY_CONFIG.
+/// vhangup(2), of the terminal of the caller's session. EPERM without CAP_SYS_TTY_CONFIG.
 pub fn vhangup(k: &mut Ctx<'_>) -> SysResult {
     k.needs(CAP_SYS_TTY_CONFIG)?;
-    if k.node.terminal_of(k.process()).0 != 0 {
-        return Err(Stop::Unsupported("vhangup of a terminal".into()));
+    if let Some(pty) = k.process().tty {
+        k.node.hang_up_side(pty, false);
     }
     Ok(0)
 }

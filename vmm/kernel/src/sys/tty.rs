@@ -4,11 +4,13 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Termios, Winsize};
 
+use crate::caps::CAP_SYS_ADMIN;
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
 use crate::process::Process;
 use crate::tty::BUFFER;
+use crate::tty::line::Line;
 use crate::tty::modes::{self, packet};
 use crate::wait::{Object, Stop, SysResult};
 
@@ -67,8 +69,14 @@ impl Ctx<'_> {
         arg: Ptr,
     ) -> SysResult {
         // "hung_up_tty_ioctl: return cmd == TIOCSPGRP ? -ENOTTY : -EIO".
-        if !master && !self.node.ptys[pty].master {
+        if self.node.is_hung_up(&self.node.files[file].kind) {
             return err(if cmd == c::TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO });
+        }
+        if self.node.ptys[pty].line(master) == Line::Null && of_line(cmd) {
+            if (cmd, arg.0 & 1) == (TCFLSH, 0) && !master {
+                self.node.ptys[pty].input.flip.clear();
+            }
+            return err(Errno::EINVAL);
         }
         match cmd {
             c::TCGETS | TCGETS2 => self.get_modes(pty, cmd == TCGETS2, arg),
@@ -82,9 +90,14 @@ impl Ctx<'_> {
                 Ok(0)
             }
             TIOCSLCKTRMIOS => err(Errno::EPERM),
-            TIOCSTI | TIOCVHANGUP | TIOCCONS => {
-                Err(Stop::Unsupported(format!("ioctl {cmd:#x} of a terminal")))
+            TIOCSTI => self.type_byte((pty, master), arg),
+            TIOCCONS if master => err(Errno::EINVAL),
+            TIOCVHANGUP | TIOCCONS if !self.process().caps.has(CAP_SYS_ADMIN) => err(Errno::EPERM),
+            TIOCVHANGUP => {
+                self.node.hang_up_side(pty, master);
+                Ok(0)
             }
+            TIOCCONS => Err(Stop::Unsupported("the console's output on a terminal".into())),
             c::TIOCGWINSZ => {
                 let size = self.node.ptys[pty].size;
                 self.write_obj(arg, &size)?;
@@ -120,12 +133,7 @@ impl Ctx<'_> {
                 }
                 Ok(0)
             }
-            TIOCSETD => match self.read_obj::<i32>(arg)? {
-                0 => Ok(0),
-                // N_NULL is the only other one that is no module; there is none of those to load (tty_ldisc_get).
-                27 => Err(Stop::Unsupported("the line discipline N_NULL".into())),
-                _ => err(Errno::EINVAL),
-            },
+            TIOCSETD => self.set_line((pty, master), arg),
             c::FIONREAD | c::TIOCOUTQ | TIOCGEXCL | TIOCGETD | TIOCGDEV => {
                 let answer = self.tty_number((pty, master), cmd);
                 self.write_obj(arg, &answer)?;
@@ -145,6 +153,7 @@ impl Ctx<'_> {
             TIOCGEXCL => u32::from(p.exclusive && !master),
             // The low eight bits of the minor number, the major one, the rest.
             TIOCGDEV => p.number & 0xff | if master { 128 } else { 136 } << 8 | (p.number & !0xff) << 12,
+            TIOCGETD if p.line(master) == Line::Null => 27,
             // TIOCOUTQ: what was written has arrived. TIOCGETD: N_TTY.
             _ => 0,
         }
@@ -389,6 +398,12 @@ impl Ctx<'_> {
         }
         Ok(0)
     }
+}
+
+/// Whether a command is the line discipline's business, of which N_NULL has none.
+fn of_line(cmd: u64) -> bool {
+    let modes = matches!(cmd, c::TCGETS..=TCSETAF | TCGETS2 | TCSETS2..=TCSETSF2);
+    modes || [TCXONC, TCFLSH, c::FIONREAD, c::TIOCOUTQ, TIOCGLCKTRMIOS, TIOCSLCKTRMIOS].contains(&cmd)
 }
 
 /// What an open of a terminal does beside: without O_NOCTTY it may become the controlling terminal.

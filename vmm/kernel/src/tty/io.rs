@@ -11,6 +11,7 @@ use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::mm::Access;
 use crate::node::Node;
+use crate::tty::line::Line;
 use crate::tty::modes::*;
 use crate::tty::{BUFFER, FLIP, Pty};
 use crate::wait::{Object, Progress, Restart, SysResult, Wait};
@@ -40,7 +41,7 @@ impl Ctx<'_> {
         let slave = self.node.vfs.add_slave(root, number as u32, uid, now)?;
         let pty = self.node.ptys.insert(Pty::new(number as u32, root, slave));
         self.node.pts.insert(slave, pty);
-        Ok(File::new(FileKind::Tty { pty, master: true, ino }, flags))
+        Ok(File::new(FileKind::Tty { pty, master: true, ino, hangups: 0 }, flags))
     }
 
     /// Opens a node of /dev/pts.
@@ -67,16 +68,24 @@ impl Ctx<'_> {
         let p = &mut self.node.ptys[pty];
         p.slaves += 1;
         p.closed = false;
-        Ok(File::new(FileKind::Tty { pty, master: false, ino }, flags))
+        p.slave_opened();
+        let hangups = p.hangups[0];
+        Ok(File::new(FileKind::Tty { pty, master: false, ino, hangups }, flags))
     }
 
-    pub(crate) fn tty_read(&mut self, pty: PtyId, master: bool, to: &Buffers, nonblock: bool) -> SysResult {
+    pub(crate) fn tty_read(&mut self, kind: &FileKind, to: &Buffers, nonblock: bool) -> SysResult {
+        let FileKind::Tty { pty, master, .. } = *kind else { return Err(Errno::EIO.into()) };
+        // "hung_up_tty_read: return 0".
+        if self.node.is_hung_up(kind) {
+            // Who has slept meets the end of the other side first, if it is that (TTY_OTHER_CLOSED, `n_tty_read`).
+            let closed = self.resumed.is_some() && !self.node.ptys[pty].master;
+            return if closed && self.tty_done() == 0 { Err(Errno::EIO.into()) } else { Ok(self.tty_done()) };
+        }
+        if self.node.ptys[pty].line(master) == Line::Null {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         if master {
             return self.master_read(pty, to, nonblock);
-        }
-        // "hung_up_tty_read: return 0".
-        if !self.node.ptys[pty].master {
-            return Ok(self.tty_done());
         }
         if self.resumed.is_none() {
             self.check_foreground(pty, c::SIGTTIN)?;
@@ -211,16 +220,19 @@ impl Ctx<'_> {
 
     pub(crate) fn tty_write(
         &mut self,
-        pty: PtyId,
-        master: bool,
+        kind: &FileKind,
         from: &Source,
         done: u64,
         nonblock: bool,
     ) -> SysResult {
-        let p = &self.node.ptys[pty];
+        let FileKind::Tty { pty, master, .. } = *kind else { return Err(Errno::EIO.into()) };
         // "hung_up_tty_write: return -EIO".
-        if !master && !p.master {
+        if self.node.is_hung_up(kind) {
             return if done > 0 { Ok(done) } else { Err(Errno::EIO.into()) };
+        }
+        let p = &self.node.ptys[pty];
+        if p.line(master) == Line::Null {
+            return Err(Errno::EOPNOTSUPP.into());
         }
         if !master && p.lflag(TOSTOP) && self.resumed.is_none() {
             self.check_foreground(pty, c::SIGTTOU)?;
@@ -265,6 +277,10 @@ impl Node {
     /// Lets the line discipline have what was typed, and tells whom it concerns.
     pub(crate) fn tty_pump(&mut self, pty: PtyId) {
         let p = &mut self.ptys[pty];
+        // Without that line discipline what is typed waits.
+        if p.line(false) != Line::Tty {
+            return;
+        }
         let before = (p.input.flip.len(), p.output.len());
         let signals = p.receive();
         let (read, room) = (p.input.flip.len() < before.0, p.input.flip.len() < FLIP);
@@ -306,8 +322,7 @@ impl Node {
             let (root, number, slave) = (p.root, p.number, p.slave);
             self.pts.remove(&slave);
             self.vfs.remove_slave(root, number, slave, now);
-            self.hang_up(pty);
-            self.notify_object(Object::Tty(pty, false), (IN | OUT | c::EPOLLHUP | c::EPOLLERR) as u32);
+            self.hang_up_side(pty, false);
         } else {
             p.slaves -= 1;
             if p.slaves == 0 {

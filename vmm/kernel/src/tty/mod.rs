@@ -1,12 +1,13 @@
 //! Pseudoterminals (pty(7), termios(3)): pairs of a master and a slave, with the line discipline N_TTY on the slave's side.
 //!
 //! Key types: [`Pty`], [`modes`]. The parts: [`input`] (what is typed at the master: editing of lines, signals, echo), [`output`] (what the slave
-//! writes), [`io`] (read(2), write(2), open(2) of both sides), [`job`] (sessions, foreground process groups, hangup); ioctl(2) is in
+//! writes), [`io`] (read(2), write(2), open(2) of both sides), [`job`] (sessions, foreground process groups), [`line`] (hangups, the other line discipline); ioctl(2) is in
 //! `sys::tty`. Linux hands bytes from one side to the other in a worker; here they have arrived when the write ends.
 
 pub mod input;
 pub mod io;
 pub mod job;
+pub mod line;
 pub mod modes;
 pub mod output;
 
@@ -18,6 +19,7 @@ use bloodhound_vfs::Ino;
 
 use crate::ids::*;
 use crate::tty::input::{Echo, Input};
+use crate::tty::line::Line;
 
 /// N_TTY_BUF_SIZE: what the line discipline of each side holds.
 pub const BUFFER: usize = 4096;
@@ -73,6 +75,10 @@ pub struct Pty {
     pub line_column: u32,
     /// What the master can read.
     pub output: VecDeque<u8>,
+    /// How often slave and master were hung up: who has opened a side before is done with it.
+    pub hangups: [u32; 2],
+    /// The line disciplines of slave and master.
+    pub lines: [Line; 2],
 }
 
 impl Pty {
@@ -85,7 +91,7 @@ impl Pty {
             locked: true,
             exclusive: false,
             termios: modes::initial(),
-            speeds: [38400; 2],
+            speeds: [modes::SPEED; 2],
             size: Winsize::default(),
             session: None,
             group: None,
@@ -102,6 +108,8 @@ impl Pty {
             column: 0,
             line_column: 0,
             output: VecDeque::new(),
+            hangups: [0; 2],
+            lines: [Line::Tty; 2],
         }
     }
 
@@ -137,9 +145,6 @@ impl Pty {
             bits |= if self.packet && self.status != 0 { readable | c::EPOLLPRI } else { 0 };
             bits |= if self.closed { c::EPOLLHUP } else { 0 };
             bits |= if self.typing_room() > 0 { writable } else { 0 };
-        } else if !self.master {
-            // hung_up_tty_poll of Linux.
-            bits |= readable | writable | c::EPOLLERR | c::EPOLLHUP;
         } else {
             bits |= if self.is_readable(true) { readable } else { 0 };
             bits |= if self.room() > 0 { writable } else { 0 };

@@ -39,6 +39,9 @@ pub mod packet {
     pub const IOCTL: u8 = 64;
 }
 
+/// Its speed, in both directions.
+pub const SPEED: u32 = 38400;
+
 /// The modes of a terminal that was just made (tty_std_termios, INIT_C_CC).
 pub fn initial() -> Termios {
     let mut cc = [0; 19];
