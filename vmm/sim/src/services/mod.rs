@@ -210,6 +210,7 @@ impl Machine {
             _ => (false, false),
         };
         let again = self.service(id).starts > 0;
+        let updated = self.service(id).version != ordered;
         if again && let Err(e) = self.renew(id, &spec) {
             self.find(
                 FindingKind::NotReady,
@@ -238,7 +239,8 @@ impl Machine {
                     true => self.dependencies_changed(),
                     false => self.run_hook(id, Moment::PostStart, 0),
                 }
-                if crashed {
+                // "When set to true Compose restarts this service after it updates the dependency service" (`restart` of `depends_on`).
+                if crashed || updated {
                     self.restart_dependents(id);
                 }
             }

@@ -50,7 +50,7 @@ impl Restarts {
 }
 
 impl Machine {
-    /// A service was started again by hand, as the end of a crash does it: those that must restart with it are stopped, and start
+    /// A service was started again by hand, as the end of a crash or an upgrade does it: those that must restart with it are stopped, and start
     /// when what they depend on is there.
     pub(crate) fn restart_dependents(&mut self, id: NodeId) {
         let scenario = self.scenario.clone();

@@ -1,6 +1,7 @@
 //! Services are upgraded while the stack runs, and taken back: each is made anew of its other definition, in its turn, and keeps its volume.
 
 use bloodhound_sim::faults::{Limits, Scheduled, Trigger, Upgraded, What};
+use bloodhound_sim::scenario::{Condition, Dependency};
 use bloodhound_sim::services::Version;
 use bloodhound_vfs::{DiskModel, MountSpec};
 
@@ -130,6 +131,23 @@ fn services_are_upgraded_in_turn_and_taken_back() {
     }
     assert_eq!(lives(&outcome), expected);
     assert_eq!(run(TestModes { clone_every: 3, spurious_every: 2, evict_every: 7 }), outcome);
+}
+
+/// Who is to be restarted with a service is when that is upgraded, and not when it is restarted in turn.
+#[test]
+fn dependents_are_restarted_after_an_upgrade() {
+    let mut scenario = upgradable(pause());
+    let on = Dependency { service: NodeId(1), condition: Condition::Started, restart: true };
+    scenario.services[1].depends_on = vec![on];
+    let first = |kind, ms| Scheduled { nodes: vec![NodeId(1)], ..written(kind, ms) };
+    scenario.planning.schedule = vec![first(Kind::RollingRestart, 10), first(Kind::Upgrade, 600)];
+    let mut machine = machine_of_both(scenario, TestModes::default());
+    boot(&mut machine);
+    let lives = lives(&run_seed(&mut machine, 5));
+    let stops: Vec<&str> =
+        lives.iter().filter(|life| life.ends_with("stopping")).map(|life| &life[..1]).collect();
+    assert_eq!(stops, ["1", "1", "2"], "{lives:?}");
+    assert_eq!(machine.world.services[&NodeId(2)].version, Version::First);
 }
 
 /// A downgrade that begins amid an upgrade takes those back that were upgraded, and no more are.
