@@ -92,7 +92,7 @@ impl Ctx<'_> {
             TIOCSLCKTRMIOS => err(Errno::EPERM),
             TIOCSTI => self.type_byte((pty, master), arg),
             TIOCCONS if master => err(Errno::EINVAL),
-            TIOCVHANGUP | TIOCCONS if !self.process().caps.has(CAP_SYS_ADMIN) => err(Errno::EPERM),
+            TIOCVHANGUP | TIOCCONS if !self.capable(CAP_SYS_ADMIN) => err(Errno::EPERM),
             TIOCVHANGUP => {
                 self.node.hang_up_side(pty, master);
                 Ok(0)

@@ -127,7 +127,7 @@ impl Ctx<'_> {
     /// TIOCSTI: a byte as if it had been typed. EPERM at another terminal than the own one.
     pub(crate) fn type_byte(&mut self, (pty, master): (PtyId, bool), arg: Ptr) -> SysResult {
         let own = !master && self.process().tty == Some(pty);
-        if !own && !self.process().caps.has(CAP_SYS_ADMIN) {
+        if !own && !self.capable(CAP_SYS_ADMIN) {
             return Err(Errno::EPERM.into());
         }
         let byte: u8 = self.read_obj(arg)?;
