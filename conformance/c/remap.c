@@ -112,8 +112,8 @@ static void failing(void)
 	struct sigaction act = { .sa_sigaction = caught, .sa_flags = SA_SIGINFO };
 	sigaction(SIGSEGV, &act, NULL);
 	REQUIRE(mprotect(at + P, P, PROT_READ) == 0);
-	int moved = mremap(at, 2 * P, 2 * P, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
-	CHECK(moved || (errno == EFAULT && !writable(to) && fault_code == SEGV_MAPERR && !writable(to + P) && writable(at)));
+	int moved = mremap(at, 2 * P, 2 * P, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to, error = errno;
+	CHECK(moved || (error == EFAULT && !writable(to) && fault_code == SEGV_MAPERR && !writable(to + P) && writable(at)));
 	munmap(at, 8 * P);
 	at = map(8, ANON), to = at + 4 * P;
 	REQUIRE(mprotect(at + P, P, PROT_READ) == 0);

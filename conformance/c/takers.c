@@ -36,7 +36,8 @@ static pid_t takes(pid_t named)
 /* Of several threads it is the one that is named, or the next one that would from the last on that was chosen so. */
 static void chosen(void)
 {
-	struct sigaction action = { .sa_handler = tells, .sa_flags = SA_RESTART };
+	/* A thread takes the next one as well while it has not come back from the handler of the one before. */
+	struct sigaction action = { .sa_handler = tells, .sa_flags = SA_RESTART | SA_NODEFER };
 	struct other second, third;
 	sem_init(&taken, 0, 0);
 	REQUIRE(sigaction(SIGUSR1, &action, NULL) == 0);

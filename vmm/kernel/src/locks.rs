@@ -188,8 +188,10 @@ impl Locks {
     }
 
     /// Gives the owner of `want` this lock, which must not conflict, in place of what it holds on these bytes. Locks of
-    /// one kind that touch become one, as in Linux's posix_lock_inode.
+    /// one kind that touch become one, as in Linux's posix_lock_inode: the first of them grows, so that it is still that of the process which
+    /// has set it, where several have one table of descriptors.
     pub fn set(&mut self, ino: Ino, want: Request) {
+        let want = Request { pid: self.setter(ino, &want), ..want };
         self.cut(ino, want.owner, want.start, want.end);
         let ranges = self.ranges.entry(ino).or_default();
         let mut whole = want;
@@ -206,6 +208,21 @@ impl Locks {
         ranges.put(whole, ranges.numbers);
         joined.iter().for_each(|held| self.counted(held.container, false));
         self.counted(whole.container, true);
+    }
+
+    /// The process that has set the first lock of this kind which the new one overlaps or touches, or the one that sets it.
+    fn setter(&self, ino: Ino, want: &Request) -> Pid {
+        let (mut at, end) = (want.start.saturating_sub(1), want.end.saturating_add(1));
+        while let Some((start, held)) = self.ranges.get(&ino).and_then(|ranges| ranges.first(want.owner, at, end)) {
+            if held.exclusive == want.exclusive {
+                return held.request(want.owner, start).pid;
+            }
+            match held.end.checked_add(1).filter(|next| *next <= end) {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        want.pid
     }
 
     /// Takes these bytes out of all locks of `owner`; whether it held any. A lock in the middle becomes two.
