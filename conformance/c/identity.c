@@ -2,6 +2,7 @@
 #include "tap.h"
 #include <linux/capability.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
@@ -284,6 +285,79 @@ static void changes(void)
 	CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 40);
 }
 
+static sigjmp_buf jump;
+static siginfo_t seen;
+
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+	(void)signal;
+	(void)context;
+	seen = *info;
+	siglongjmp(jump, 1);
+}
+
+/* Whether the counter can be read; if not, how the signal says so. */
+static int reads(int with_processor)
+{
+	unsigned low, high, processor = 0;
+	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
+	REQUIRE(sigaction(SIGSEGV, &action, NULL) == 0);
+	if (sigsetjmp(jump, 1))
+		return seen.si_code == SI_KERNEL && seen.si_addr == NULL ? 0 : -1;
+	if (with_processor)
+		__asm__ volatile("rdtscp" : "=a"(low), "=d"(high), "=c"(processor));
+	else
+		__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return low != 0 || high != 0;
+}
+
+/* In a child, as the C library's clocks may need the counter. */
+static int counter(void)
+{
+	int mode = 0, status;
+	if (prctl(PR_GET_TSC, &mode, 0, 0, 0) != 0 || mode != PR_TSC_ENABLE || reads(0) != 1)
+		return 1;
+	if (prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) != 0 || prctl(PR_GET_TSC, &mode, 0, 0, 0) != 0 || mode != PR_TSC_SIGSEGV)
+		return 2;
+	if (reads(0) != 0 || reads(1) != 0)
+		return 3;
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(reads(0) == 0 && prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0) == 0 && reads(0) == 1 ? 42 : 1);
+	if (waitpid(pid, &status, 0) != pid || WEXITSTATUS(status) != 42)
+		return 4;
+	if (prctl(PR_SET_TSC, 3, 0, 0, 0) != -1 || errno != EINVAL || reads(1) != 0)
+		return 5;
+	return prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0) == 0 && reads(0) == 1 && reads(1) == 1 ? 42 : 6;
+}
+
+static void policies(void)
+{
+	int status;
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(counter());
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	CHECK_EQ(WEXITSTATUS(status), 42);
+	CHECK_EQ(prctl(PR_MCE_KILL_GET, 0, 0, 0, 0), PR_MCE_KILL_DEFAULT);
+	CHECK_EQ(prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_EARLY, 0, 0), 0);
+	CHECK_EQ(prctl(PR_MCE_KILL_GET, 0, 0, 0, 0), PR_MCE_KILL_EARLY);
+	CHECK_EQ(prctl(PR_MCE_KILL, PR_MCE_KILL_CLEAR, 0, 0, 0), 0);
+	CHECK_EQ(prctl(PR_MCE_KILL_GET, 0, 0, 0, 0), PR_MCE_KILL_DEFAULT);
+	CHECK_EQ(prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_LATE, 0, 0), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(prctl(PR_MCE_KILL_GET, 0, 0, 0, 0));
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	CHECK_EQ(WEXITSTATUS(status), PR_MCE_KILL_LATE);
+	CHECK_EQ(prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_DEFAULT, 0, 0), 0);
+	CHECK_ERRNO(prctl(PR_MCE_KILL, PR_MCE_KILL_CLEAR, 1, 0, 0), EINVAL);
+	CHECK_ERRNO(prctl(PR_MCE_KILL, 2, 0, 0, 0), EINVAL);
+	CHECK_ERRNO(prctl(PR_MCE_KILL, PR_MCE_KILL_SET, 3, 0, 0), EINVAL);
+	CHECK_EQ(prctl(PR_MCE_KILL_GET, 0, 0, 0, 0), PR_MCE_KILL_LATE);
+	CHECK_EQ(prctl(PR_MCE_KILL, PR_MCE_KILL_CLEAR, 0, 0, 0), 0);
+}
+
 int main(void)
 {
 	credentials();
@@ -293,5 +367,6 @@ int main(void)
 	scheduling();
 	changes();
 	controls();
+	policies();
 	return tap_done();
 }

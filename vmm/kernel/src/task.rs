@@ -149,6 +149,10 @@ pub struct Task {
     pub reserved: [u64; 3],
     /// personality(2).
     pub persona: u32,
+    /// PR_MCE_KILL: it has a policy of its own, and that is the early one. No memory is broken.
+    pub memory_errors: (bool, bool),
+    /// PR_TSC_SIGSEGV: it may not read the time-stamp counter, nor may what it executes.
+    pub no_tsc: bool,
     /// ioprio_set(2): class and level, 0 for none.
     pub io_priority: u16,
     /// Its mode of seccomp(2).
@@ -213,6 +217,8 @@ impl Task {
             priority: 0,
             reserved: [0; 3],
             persona: 0,
+            memory_errors: (false, false),
+            no_tsc: false,
             io_priority: 0,
             seccomp: Default::default(),
             pdeathsig: 0,

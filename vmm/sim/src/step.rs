@@ -345,6 +345,11 @@ impl Machine {
         regs: &mut Regs,
     ) -> Result<Option<Ran>, MachineError> {
         Ok(match trap {
+            // "Throw a SIGSEGV when the process tries to read the timestamp counter" (PR_SET_TSC(2const)).
+            Trap::Rdtsc { .. } if self.world.nodes[&id].task(tid).no_tsc => {
+                self.keep(id, tid, regs);
+                Some(self.exception(id, tid, Exception::general_protection(0))?)
+            }
             Trap::Rdtsc { aux } => {
                 let node = self.world.node_mut(id);
                 node.take_clock(tid);

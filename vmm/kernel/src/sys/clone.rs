@@ -327,6 +327,7 @@ impl Ctx<'_> {
         task.timer_slack = parent.timer_slack.of_child();
         task.seccomp = parent.seccomp.clone();
         (task.persona, task.io_priority) = (parent.persona, parent.io_priority);
+        (task.no_tsc, task.memory_errors) = (parent.no_tsc, parent.memory_errors);
         task.comm = parent.comm.clone();
         // "A child created via fork inherits the alternate stack; clone with CLONE_VM and not CLONE_VFORK clears it".
         if r.flags & c::CLONE_VM == 0 || r.flags & c::CLONE_VFORK != 0 {

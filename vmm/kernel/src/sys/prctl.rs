@@ -8,6 +8,13 @@ use crate::ctx::*;
 use crate::task::{ADDR_NO_RANDOMIZE, PER_LINUX32, READ_IMPLIES_EXEC, UNAME26};
 use crate::wait::{Stop, SysResult};
 
+/// PR_TSC_ENABLE, PR_TSC_SIGSEGV.
+const TSC_ENABLE: u64 = 1;
+const TSC_SIGSEGV: u64 = 2;
+/// PR_MCE_KILL_LATE, PR_MCE_KILL_EARLY, PR_MCE_KILL_DEFAULT.
+const MCE_KILL_LATE: u64 = 0;
+const MCE_KILL_EARLY: u64 = 1;
+const MCE_KILL_DEFAULT: u64 = 2;
 /// State components that programs may use: x87, SSE, AVX (`xgetbv` says the same).
 const XFEATURES: u64 = 7;
 /// Linux 6.1 counts 19 state components (XFEATURE_MAX).
@@ -79,12 +86,18 @@ pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, a4: u64, a5: u64) -
         | c::PR_CAPBSET_DROP
         | c::PR_CAP_AMBIENT) => super::caps::prctl(k, option, [a2, a3, a4, a5]),
         c::PR_GET_TSC => {
-            k.write_obj(Ptr(a2), &1i32)?;
+            let shown = if k.task().no_tsc { TSC_SIGSEGV } else { TSC_ENABLE };
+            k.write_obj(Ptr(a2), &(shown as i32))?;
             Ok(0)
         }
-        // PR_TSC_ENABLE; PR_TSC_SIGSEGV asks for a trap that programs handle themselves: EINVAL, as where it cannot be had.
-        c::PR_SET_TSC if a2 == 1 => Ok(0),
-        c::PR_SET_TSC => err(Errno::EINVAL),
+        // An unsigned int (set_tsc_mode). The vDSO goes on: it reads no counter here.
+        c::PR_SET_TSC => match u64::from(a2 as u32) {
+            mode @ (TSC_ENABLE | TSC_SIGSEGV) => {
+                k.task_mut().no_tsc = mode == TSC_SIGSEGV;
+                Ok(0)
+            }
+            _ => err(Errno::EINVAL),
+        },
         option => rare(k, option, [a2, a3, a4, a5]),
     }
 }
@@ -122,20 +135,13 @@ fn rare(k: &mut Ctx<'_>, option: u64, args: [u64; 4]) -> SysResult {
         }
         // There are no counters to stop.
         "PR_TASK_PERF_EVENTS_DISABLE" | "PR_TASK_PERF_EVENTS_ENABLE" => Ok(0),
-        "PR_MCE_KILL_GET" => {
-            if a2 | a3 | a4 | a5 == 0 {
-                Ok(2)
-            } else {
-                err(Errno::EINVAL)
-            }
-        }
-        "PR_MCE_KILL" => match (a2, a3) {
-            _ if a4 | a5 != 0 => err(Errno::EINVAL),
-            // PR_MCE_KILL_CLEAR; PR_MCE_KILL_SET to PR_MCE_KILL_DEFAULT: as it is.
-            (0, 0) | (1, 2) => Ok(0),
-            (1, 0 | 1) => unmodelled("prctl", names::PRCTL, option, Errno::EINVAL),
-            _ => err(Errno::EINVAL),
-        },
+        "PR_MCE_KILL_GET" if a2 | a3 | a4 | a5 != 0 => err(Errno::EINVAL),
+        "PR_MCE_KILL_GET" => Ok(match k.task().memory_errors {
+            (false, _) => MCE_KILL_DEFAULT,
+            (true, early) => u64::from(early),
+        }),
+        "PR_MCE_KILL" if a4 | a5 != 0 => err(Errno::EINVAL),
+        "PR_MCE_KILL" => on_memory_errors(k, a2, a3),
         "PR_GET_TID_ADDRESS" => {
             let word = k.task().clear_child_tid;
             k.write_obj(Ptr(a2), &word)?;
@@ -186,6 +192,24 @@ fn rare(k: &mut Ctx<'_>, option: u64, args: [u64; 4]) -> SysResult {
         | "PR_SME_GET_VL" => err(Errno::EINVAL),
         _ => unmodelled("prctl", names::PRCTL, option, Errno::EINVAL),
     }
+}
+
+/// PR_MCE_KILL. A policy that there is not is an error, and the thread has one of its own from then on.
+fn on_memory_errors(k: &mut Ctx<'_>, what: u64, policy: u64) -> SysResult {
+    const CLEAR: u64 = 0;
+    const SET: u64 = 1;
+    let (own, early) = &mut k.task_mut().memory_errors;
+    match (what, policy) {
+        (CLEAR, 0) => *own = false,
+        (SET, MCE_KILL_LATE | MCE_KILL_EARLY) => (*own, *early) = (true, policy == MCE_KILL_EARLY),
+        (SET, MCE_KILL_DEFAULT) => (*own, *early) = (false, false),
+        (SET, _) => {
+            *own = true;
+            return err(Errno::EINVAL);
+        }
+        _ => return err(Errno::EINVAL),
+    }
+    Ok(0)
 }
 
 /// PR_GET_SPECULATION_CTRL and PR_SET_SPECULATION_CTRL on a processor without these weaknesses.
