@@ -376,6 +376,10 @@ impl Ctx<'_> {
                 }
                 view.permit(synth, cred, want)?;
                 not_direct(flags)?;
+                if crate::file::shows_log(&path) {
+                    self.may_read_log()?;
+                }
+                let view = View { node: self.node, pid: self.pid, tid: self.tid };
                 let data = if read { view.read(synth)? } else { Vec::new() };
                 Ok(File::new(FileKind::Synthetic { path, data: Arc::new(data) }, kept))
             }

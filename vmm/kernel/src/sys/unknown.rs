@@ -79,7 +79,7 @@ fn prctl_and_its_kin() {
     let stopped = walk("arch_prctl", names::ARCH_PRCTL, Errno::EINVAL, codes, |v| {
         answer(&mut bench, nr::arch_prctl, &[v, 0])
     });
-    assert_eq!(stopped, ["ARCH_MAP_VDSO_X32", "ARCH_MAP_VDSO_32", "ARCH_MAP_VDSO_64"]);
+    assert_eq!(stopped, [""; 0]);
     for persona in (1..64).filter(|p| *p != 8).chain([0x10_0000, 0x400_0000, 0x8000_0000]) {
         assert_eq!(answer(&mut bench, nr::personality, &[persona]), Ok(Err(Errno::EPERM)), "{persona:#x}");
     }
