@@ -34,7 +34,7 @@ static void ask(int type, int flags, const void *body, size_t len)
 {
 	struct {
 		struct nlmsghdr head;
-		char body[100];
+		char body[200];
 	} request = { .head = { .nlmsg_len = NLMSG_LENGTH(len), .nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST | flags, .nlmsg_seq = 5 } };
 	memcpy(request.body, body, len);
 	REQUIRE(send(link_, &request, NLMSG_LENGTH(len), 0) == (ssize_t)NLMSG_LENGTH(len));
@@ -167,6 +167,99 @@ static void inet(void)
 	close(udp);
 }
 
+/* A request with an attribute behind it; how often what has this inode comes. */
+static void ask_with(unsigned states, int protocol, int type, const void *value, size_t len)
+{
+	char body[200] = { 0 };
+	struct inet_diag_req_v2 request = { .sdiag_family = AF_INET, .sdiag_protocol = protocol, .idiag_states = states };
+	struct nlattr attribute = { NLA_HDRLEN + len, type };
+	memcpy(body, &request, sizeof request);
+	memcpy(body + sizeof request, &attribute, sizeof attribute);
+	memcpy(body + sizeof request + NLA_HDRLEN, value, len);
+	ask(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, body, sizeof request + NLA_HDRLEN + len);
+}
+
+static int passes(const void *program, size_t len, int fd)
+{
+	ask_with(ALL, IPPROTO_TCP, INET_DIAG_REQ_BYTECODE, program, len);
+	return find(offsetof(struct inet_diag_msg, idiag_inode), inode(fd));
+}
+
+static int refused(const void *program, size_t len)
+{
+	ask_with(ALL, IPPROTO_TCP, INET_DIAG_REQ_BYTECODE, program, len);
+	return error_of();
+}
+
+typedef struct inet_diag_bc_op op;
+/* A comparison with a port, which ends the program of so many bytes behind it where it does not hold. */
+#define PORT(code, port, left) { code, 8, 8 + (left) + 4 }, { 0, 0, port }
+#define PASSES(fd, ...) passes((op[]){ __VA_ARGS__ }, sizeof((op[]){ __VA_ARGS__ }), fd)
+#define REFUSED(...) refused((op[]){ __VA_ARGS__ }, sizeof((op[]){ __VA_ARGS__ }))
+
+struct host {
+	op op;
+	struct {
+		__u8 family, prefix;
+		int port;
+	} condition;
+	unsigned address;
+};
+
+static int at(int code, int prefix, int port, unsigned address, int fd)
+{
+	struct host host = { { code, sizeof host, sizeof host + 4 }, { AF_INET, prefix, port }, htonl(address) };
+	return passes(&host, sizeof host, fd);
+}
+
+/* What ss(8) makes of "sport = :80 and dst 10.0.0.0/8". */
+static void filters(void)
+{
+	int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(23457), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	REQUIRE(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int)) == 0);
+	REQUIRE(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 7) == 0);
+	REQUIRE(connect(client, (struct sockaddr *)&address, sizeof address) == 0);
+	int port = 23457, own = port_of(client);
+	CHECK_EQ(PASSES(listener, PORT(INET_DIAG_BC_S_EQ, port, 0)), 1);
+	CHECK_EQ(PASSES(listener, PORT(INET_DIAG_BC_S_EQ, port + 1, 0)), 0);
+	CHECK_EQ(PASSES(client, PORT(INET_DIAG_BC_S_EQ, port, 0)), 0);
+	CHECK_EQ(PASSES(client, PORT(INET_DIAG_BC_D_EQ, port, 0)), 1);
+	CHECK_EQ(PASSES(client, PORT(INET_DIAG_BC_D_GE, port + 1, 0)), 0);
+	CHECK_EQ(PASSES(client, PORT(INET_DIAG_BC_D_LE, port, 0)), 1);
+	CHECK_EQ(PASSES(client, PORT(INET_DIAG_BC_S_GE, own, 8), PORT(INET_DIAG_BC_S_LE, own, 0)), 1);
+	/* Not: where it holds, the program ends beyond its end. */
+	CHECK_EQ(PASSES(client, { INET_DIAG_BC_S_EQ, 8, 12 }, { 0, 0, own }, { INET_DIAG_BC_JMP, 4, 8 }), 0);
+	CHECK_EQ(PASSES(client, { INET_DIAG_BC_D_EQ, 8, 12 }, { 0, 0, own }, { INET_DIAG_BC_JMP, 4, 8 }), 1);
+	/* The port was chosen by itself. */
+	CHECK_EQ(PASSES(client, { INET_DIAG_BC_AUTO, 4, 8 }), 1);
+	CHECK_EQ(PASSES(listener, { INET_DIAG_BC_AUTO, 4, 8 }), 0);
+	CHECK_EQ(PASSES(listener, { INET_DIAG_BC_NOP, 4, 0 }), 1);
+	CHECK_EQ(at(INET_DIAG_BC_S_COND, 32, -1, INADDR_LOOPBACK, listener), 1);
+	CHECK_EQ(at(INET_DIAG_BC_S_COND, 8, port, 0x7f020304, listener), 1);
+	CHECK_EQ(at(INET_DIAG_BC_S_COND, 16, port, 0x7f020304, listener), 0);
+	CHECK_EQ(at(INET_DIAG_BC_S_COND, 8, port + 1, 0x7f020304, listener), 0);
+	CHECK_EQ(at(INET_DIAG_BC_D_COND, 31, port, INADDR_LOOPBACK, client), 1);
+	CHECK_EQ(at(INET_DIAG_BC_D_COND, 9, -1, 0x7f800000, client), 0);
+	CHECK_EQ(at(INET_DIAG_BC_D_COND, 0, -1, 0x01020304, client), 1);
+	CHECK_EQ(REFUSED({ 99, 4, 8 }), EINVAL);
+	CHECK_EQ(REFUSED({ INET_DIAG_BC_AUTO, 6, 8 }), EINVAL);
+	CHECK_EQ(REFUSED({ INET_DIAG_BC_AUTO, 4, 12 }), EINVAL);
+	CHECK_EQ(REFUSED({ INET_DIAG_BC_AUTO, 8, 4 }), EINVAL);
+	CHECK_EQ(REFUSED({ INET_DIAG_BC_S_EQ, 8, 8 }), EINVAL);
+	CHECK_EQ(REFUSED({ INET_DIAG_BC_JMP, 4, 8 }, PORT(INET_DIAG_BC_S_EQ, 1, 0)), EINVAL);
+	struct host wide = { { INET_DIAG_BC_S_COND, sizeof wide, sizeof wide + 4 }, { AF_INET, 33, -1 }, 0 };
+	CHECK_EQ(refused(&wide, sizeof wide), EINVAL);
+	wide.condition.family = AF_UNIX;
+	CHECK_EQ(refused(&wide, sizeof wide), EINVAL);
+	/* A protocol in four bytes. */
+	ask_with(ALL, IPPROTO_UDP, INET_DIAG_REQ_PROTOCOL, &(int){ IPPROTO_TCP }, 4);
+	CHECK_EQ(find(offsetof(struct inet_diag_msg, idiag_inode), inode(listener)), 1);
+	ask_with(ALL, IPPROTO_UDP, INET_DIAG_REQ_PROTOCOL, &(int){ IPPROTO_TCP }, 2);
+	CHECK_EQ(error_of(), EINVAL);
+	close(client), close(listener);
+}
+
 static int find_unix(unsigned states, unsigned show, int fd)
 {
 	struct unix_diag_req request = { .sdiag_family = AF_UNIX, .udiag_states = states, .udiag_show = show };
@@ -249,6 +342,7 @@ int main(void)
 	REQUIRE(link_ >= 0);
 	errors();
 	inet();
+	filters();
 	unixes();
 	unlink("name");
 	return tap_done();

@@ -164,6 +164,11 @@ static int read_whole(const char *path)
 	return n > 0;
 }
 
+static int begins(const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
 static int words(const char *line)
 {
 	int n = 0;
@@ -407,6 +412,103 @@ static void secrets(void)
 	CHECK_EQ(mask_of(run_own, 0, 1, 1000), 0);
 }
 
+/* The numbers in a line behind `at`; how many. */
+static int numbers(const char *at, unsigned long *out, int most)
+{
+	int n = 0;
+	for (char *end; n < most; n++, at = end) {
+		while (*at == ' ')
+			at++;
+		out[n] = strtoul(at, &end, 10);
+		if (end == at)
+			break;
+	}
+	return n;
+}
+
+/* Memory by zones: all of them have what the machine has. */
+static void zones(void)
+{
+	unsigned long counts[16], free = 0, pages = 0, managed = 0, total;
+	CHECK(read_whole("/proc/meminfo"));
+	total = counted("MemTotal:") / 4;
+	CHECK(counted("\nDirectMap2M:") >= 0);
+	CHECK(read_whole("/proc/zoneinfo") && begins("Node 0, zone      DMA\n  per-node stats\n      nr_inactive_anon "));
+	for (char *at = text; (at = strstr(at, "\n  pages free ")); at++)
+		free += strtoul(at + 15, NULL, 10);
+	for (char *at = text; (at = strstr(at, "\n        managed ")); at++)
+		managed += strtoul(at + 17, NULL, 10);
+	CHECK_EQ(managed, total);
+	CHECK(free > 0 && free < managed);
+	CHECK(strstr(text, "\n        protection: (0, ") && strstr(text, "\n  pagesets\n    cpu: 0\n              count: ") &&
+	      strstr(text, "\n  start_pfn:           1\n") && strstr(text, "\n      nr_free_pages "));
+	CHECK(read_whole("/proc/buddyinfo") && begins("Node 0, zone      DMA "));
+	for (char *at = text; at && *at; at = strchr(at, '\n') + 1) {
+		int n = numbers(at + 22, counts, 16);
+		REQUIRE(n >= 11);
+		for (int order = 0; order < n; order++)
+			pages += counts[order] << order;
+	}
+	CHECK(pages > 0 && pages <= managed);
+	struct stat st;
+	CHECK(stat("/proc/pagetypeinfo", &st) == 0 && (st.st_mode & 07777) == 0400);
+	if (getuid() == 0)
+		CHECK(read_whole("/proc/pagetypeinfo") && begins("Page block order: ") &&
+		      strstr(text, "\nFree pages count per migrate type at order       0 ") &&
+		      strstr(text, "\nNode    0, zone      DMA, type    Unmovable ") && strstr(text, "\nNumber of blocks type     Unmovable "));
+	CHECK(stat("/proc/kmsg", &st) == 0 && (st.st_mode & 07777) == 0400);
+	pid_t pid = fork();
+	if (pid == 0) {
+		/* Whose file it is not, and without the capability. */
+		if (getuid() == 0 && (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0))
+			_exit(1);
+		_exit(open("/proc/kmsg", O_RDONLY) == -1 && errno == EACCES ? 42 : 2);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 42);
+}
+
+/* What is told of a task by its scheduler, its children and its nodes of memory. */
+static void tasks(void)
+{
+	char path[64], expected[64];
+	snprintf(expected, sizeof expected, "procfiles (%d, #threads: 1)\n---------", getpid());
+	CHECK(read_whole("/proc/self/sched") && begins(expected));
+	CHECK(strstr(text, "\nse.exec_start                                :") && strstr(text, "\npolicy                                       :                    0\n") &&
+	      strstr(text, "\nprio                                         :                  120\n"));
+	CHECK_EQ(counted("\nse.load.weight                               :"), 1048576);
+	int fd = open("/proc/self/sched", O_WRONLY);
+	CHECK(fd >= 0 && write(fd, "0", 1) == 1);
+	close(fd);
+	/* Kernels are built without some of these. */
+	if (access("/proc/self/autogroup", F_OK) == 0) {
+		CHECK(read_whole("/proc/self/autogroup") && begins("/autogroup-") && strstr(text, " nice 0\n"));
+		CHECK(access("/proc/thread-self/autogroup", F_OK) == -1 && errno == ENOENT);
+	}
+	CHECK(access("/proc/self/timens_offsets", F_OK) != 0 ||
+	      (read_whole("/proc/self/timens_offsets") && !strcmp(text, "monotonic           0         0\nboottime            0         0\n")));
+	CHECK(access("/proc/self/coredump_filter", F_OK) == 0 && access("/proc/thread-self/coredump_filter", F_OK) == -1);
+	snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
+	if (access(path, F_OK) == 0) {
+		int ends[2];
+		pid_t pids[2];
+		REQUIRE(pipe(ends) == 0);
+		for (int i = 0; i < 2; i++) {
+			pids[i] = fork();
+			if (pids[i] == 0)
+				_exit(read(ends[0], &fd, 1) != 1);
+		}
+		snprintf(expected, sizeof expected, "%d %d ", pids[0], pids[1]);
+		CHECK(read_whole(path) && strcmp(text, expected) == 0);
+		REQUIRE(write(ends[1], "xx", 2) == 2 && wait(NULL) > 0 && wait(NULL) > 0);
+		CHECK(!read_whole(path));
+		CHECK(access("/proc/self/children", F_OK) == -1);
+	}
+	if (access("/proc/self/numa_maps", F_OK) == 0)
+		CHECK(read_whole("/proc/self/numa_maps") && strstr(text, " default file=/") && strstr(text, " default stack anon=") &&
+		      strstr(text, " kernelpagesize_kB=4\n"));
+}
+
 int main(void)
 {
 	tap_directory();
@@ -416,5 +518,7 @@ int main(void)
 	namespaces();
 	counters();
 	secrets();
+	zones();
+	tasks();
 	return tap_done();
 }

@@ -86,7 +86,7 @@ macro_rules! syscalls {
             [38 setitimer (which: u32, value: Ptr, old: Ptr) partial "timers of CPU time count what calls cost; a loop of computation without calls reaches them, one that makes calls now and then may not"]
             [39 getpid () full ""]
             [40 sendfile (out: Fd, input: Fd, offset: Ptr, count: u64) full ""]
-            [41 socket (domain: u32, kind: u32, protocol: u32) partial "AF_INET and AF_INET6 with TCP, UDP, UDP-Lite, ICMP echo sockets and raw sockets (no options of IP, no fragments, no IPV6_HDRINCL); AF_UNIX; AF_NETLINK with NETLINK_ROUTE and NETLINK_SOCK_DIAG (TCP, UDP, unix sockets; no INET_DIAG_REQ_BYTECODE), its other protocols EPROTONOSUPPORT; AF_PACKET with SOCK_RAW and SOCK_DGRAM (packets of IP only, no ARP; rings, filters and fanout ENOPROTOOPT, no PACKET_AUXDATA); raw and packet sockets need CAP_NET_RAW; AF_ALG, AF_VSOCK and others EAFNOSUPPORT, as without their modules; MPTCP EPROTONOSUPPORT"]
+            [41 socket (domain: u32, kind: u32, protocol: u32) partial "AF_INET and AF_INET6 with TCP, UDP, UDP-Lite, ICMP echo sockets and raw sockets (no options of IP, no fragments, no IPV6_HDRINCL); AF_UNIX; AF_NETLINK with NETLINK_ROUTE and NETLINK_SOCK_DIAG (TCP, UDP, unix sockets), its other protocols EPROTONOSUPPORT; AF_PACKET with SOCK_RAW and SOCK_DGRAM (packets of IP only, no ARP; rings, filters and fanout ENOPROTOOPT, no PACKET_AUXDATA); raw and packet sockets need CAP_NET_RAW; AF_ALG, AF_VSOCK and others EAFNOSUPPORT, as without their modules; MPTCP EPROTONOSUPPORT"]
             [42 connect (fd: Fd, addr: Ptr, len: u32) full ""]
             [43 accept (fd: Fd, addr: Ptr, len: Ptr) full ""]
             [44 sendto (fd: Fd, buf: Ptr, len: u64, flags: MsgFlags, addr: Ptr, addrlen: u32) full ""]

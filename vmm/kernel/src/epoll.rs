@@ -90,6 +90,7 @@ impl Node {
             FileKind::Synthetic { ref path, .. } if crate::file::shows_mounts(path) => {
                 c::EPOLLIN | c::EPOLLRDNORM
             }
+            FileKind::Synthetic { ref path, .. } if crate::file::shows_log(path) => 0,
             _ => in_out,
         };
         bits as u32

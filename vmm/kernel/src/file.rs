@@ -137,6 +137,11 @@ pub(crate) fn shows_mounts(path: &[u8]) -> bool {
     path.starts_with(b"/proc/") && (path.ends_with(b"/mounts") || path.ends_with(b"/mountinfo"))
 }
 
+/// Whether a file of /proc is the kernel's log, in which is nothing: who reads waits for it.
+pub(crate) fn shows_log(path: &[u8]) -> bool {
+    path == b"/proc/kmsg"
+}
+
 impl File {
     /// A description with one reference.
     pub fn new(kind: FileKind, flags: u64) -> File {

@@ -213,7 +213,9 @@ impl Locks {
     /// The process that has set the first lock of this kind which the new one overlaps or touches, or the one that sets it.
     fn setter(&self, ino: Ino, want: &Request) -> Pid {
         let (mut at, end) = (want.start.saturating_sub(1), want.end.saturating_add(1));
-        while let Some((start, held)) = self.ranges.get(&ino).and_then(|ranges| ranges.first(want.owner, at, end)) {
+        while let Some((start, held)) =
+            self.ranges.get(&ino).and_then(|ranges| ranges.first(want.owner, at, end))
+        {
             if held.exclusive == want.exclusive {
                 return held.request(want.owner, start).pid;
             }

@@ -6,6 +6,7 @@
 //! Key types: [`NetlinkSocket`], [`message::Message`].
 
 pub mod diag;
+pub mod filter;
 pub mod inet6;
 pub mod message;
 pub mod route;

@@ -10,7 +10,7 @@ use bloodhound_vfs::flags::{IN_ACCESS, IN_MODIFY};
 
 use crate::buffers::{Buffers, MAX_RW, Source};
 use crate::ctx::*;
-use crate::file::FileKind;
+use crate::file::{FileKind, shows_log};
 use crate::ids::*;
 use crate::mm::Access;
 use crate::node::{ConsoleChunk, Node};
@@ -56,6 +56,12 @@ impl Ctx<'_> {
         }
         let max = to.len().min(MAX_RW) as usize;
         let n = match kind {
+            FileKind::Synthetic { ref path, .. } if shows_log(path) => match (max, nonblock) {
+                (_, true) => return err(Errno::EAGAIN),
+                (0, false) => 0,
+                // As syslog(2) with SYSLOG_ACTION_READ.
+                _ => return Err(Wait::until(None).into()),
+            },
             FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. } | FileKind::Mq(_) => {
                 return self.read_seekable(id, to, at);
             }

@@ -250,6 +250,8 @@ pub struct SocketInfo {
     pub local: SocketAddr,
     /// Peer; unspecified and port 0 when there is none.
     pub peer: SocketAddr,
+    /// The port came from bind(2).
+    pub bound_port: bool,
     /// Bytes sent and not yet acknowledged or not yet sent; for a listener the backlog.
     pub tx_queue: u32,
     /// Bytes to read; for a listener the connections to accept.

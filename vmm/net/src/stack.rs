@@ -319,6 +319,7 @@ impl Stack {
                 state: socket.state(),
                 local: shown(c.local, c.v6),
                 peer: c.peer.map_or(unspecified(c.v6), |peer| shown(peer, c.v6)),
+                bound_port: c.bound_port && !matches!(socket.kind, Kind::TimeWait(_)),
                 tx_queue: tx_queue as u32,
                 rx_queue: rx_queue as u32,
             };
@@ -334,6 +335,7 @@ impl Stack {
                     state: TcpState::SynRecv,
                     local,
                     peer,
+                    bound_port: false,
                     tx_queue: 0,
                     rx_queue: 0,
                     ..info.clone()

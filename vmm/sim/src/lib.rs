@@ -5,6 +5,7 @@
 //! plain data; [`machine::Machine`] alone holds host resources (a platform, a base file layer).
 #![forbid(unsafe_code)]
 
+mod answered;
 pub mod breakpoints;
 pub mod checks;
 pub mod clients;

@@ -17,7 +17,6 @@ use bloodhound_kernel::mm::PAGE;
 use bloodhound_kernel::node::MachineId;
 use bloodhound_kernel::signal::fault_info;
 use bloodhound_kernel::task::TaskState;
-use bloodhound_platform as platform;
 use bloodhound_platform::{Mapping, Platform, Prot, SpaceId, Stops, TaskKey, Trap};
 
 use crate::breakpoints::Watched;
@@ -27,9 +26,6 @@ use crate::event::Event;
 use crate::machine::{Machine, MachineError};
 use crate::spin::Progress;
 use crate::world::{FindingKind, MARK, World};
-
-/// TF of rflags.
-const TRAP_FLAG: u64 = 0x100;
 
 /// How the platform names a task.
 pub(crate) fn key(node: MachineId, tid: Tid) -> TaskKey {
@@ -349,34 +345,7 @@ impl Machine {
         regs: &mut Regs,
     ) -> Result<Option<Ran>, MachineError> {
         Ok(match trap {
-            // "Throw a SIGSEGV when the process tries to read the timestamp counter" (PR_SET_TSC(2const)).
-            Trap::Rdtsc { .. } if self.world.nodes[&id].task(tid).no_tsc => {
-                self.keep(id, tid, regs);
-                Some(self.exception(id, tid, Exception::general_protection(0))?)
-            }
-            Trap::Rdtsc { aux } => {
-                let node = self.world.node_mut(id);
-                node.take_clock(tid);
-                node.charge_look(tid);
-                node.return_clock();
-                // One tick is one nanosecond of virtual time.
-                regs.set_rdtsc(node.uptime(), aux.then_some(0));
-                self.keep(id, tid, regs);
-                self.single_step(id, tid, regs)
-            }
-            Trap::Cpuid => {
-                regs.set_cpuid(platform::cpuid_profile(regs.rax as u32, regs.rcx as u32));
-                self.keep(id, tid, regs);
-                self.single_step(id, tid, regs)
-            }
-            Trap::Xgetbv => {
-                let answered = regs.set_xgetbv();
-                self.keep(id, tid, regs);
-                if answered {
-                    return Ok(self.single_step(id, tid, regs));
-                }
-                Some(self.exception(id, tid, Exception::general_protection(0))?)
-            }
+            Trap::Rdtsc { .. } | Trap::Cpuid | Trap::Xgetbv => return self.answer(id, tid, trap, regs),
             Trap::PageFault { addr, access: Some(Access::Write), rip }
                 if self.world.nodes[&id].stores_into_its_own_code(mm, addr, rip) =>
             {
@@ -474,20 +443,19 @@ impl Machine {
         None
     }
 
-    /// To be called after an instruction that was answered for the program instead of being executed by the processor. If the
-    /// program has set its trap flag, the task gets SIGTRAP, as after an instruction that the processor executes.
-    fn single_step(&mut self, id: MachineId, tid: Tid, regs: &Regs) -> Option<Ran> {
-        (regs.rflags & TRAP_FLAG != 0).then(|| self.trace_trap(id, tid, regs))
-    }
-
     /// Gives the task the SIGTRAP of a single step that the program asked for by its trap flag.
-    fn trace_trap(&mut self, id: MachineId, tid: Tid, regs: &Regs) -> Ran {
+    pub(crate) fn trace_trap(&mut self, id: MachineId, tid: Tid, regs: &Regs) -> Ran {
         let info = fault_info(c::SIGTRAP as u32, c::TRAP_TRACE as i32, regs.rip);
         self.fault_signal(id, tid, info, Exception::at(vector::DB, regs.rip))
     }
 
     /// Turns an exception of the processor into the signal that Linux makes of it.
-    fn exception(&mut self, id: MachineId, tid: Tid, exception: Exception) -> Result<Ran, MachineError> {
+    pub(crate) fn exception(
+        &mut self,
+        id: MachineId,
+        tid: Tid,
+        exception: Exception,
+    ) -> Result<Ran, MachineError> {
         if matches!(exception.vector, vector::MF | vector::XM) {
             // The code of the signal names the kind of floating-point error, which stands in the x87 and SSE status registers.
             self.fetch_vectors(id, tid)?;

@@ -9,6 +9,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_net::{Proto, SocketInfo, TcpState};
 
+use super::filter::Filter;
 use super::message::{DUMP, MULTI, Message, Request};
 use super::route::Reply;
 use crate::file::FileKind;
@@ -29,9 +30,10 @@ const FAMILIES: u8 = 46;
 /// Bytes of `struct inet_diag_req_v2` and `struct unix_diag_req`.
 const INET_REQUEST: usize = 56;
 const UNIX_REQUEST: usize = 24;
-/// Attributes of requests and answers: INET_DIAG_REQ_BYTECODE, INET_DIAG_INFO, INET_DIAG_CONG, INET_DIAG_SKMEMINFO, INET_DIAG_SHUTDOWN,
+/// Attributes of requests and answers: INET_DIAG_REQ_BYTECODE, INET_DIAG_REQ_PROTOCOL, INET_DIAG_INFO, INET_DIAG_CONG, INET_DIAG_SKMEMINFO, INET_DIAG_SHUTDOWN,
 /// INET_DIAG_SKV6ONLY.
 const BYTECODE: u16 = 1;
+const PROTOCOL: u16 = 3;
 const INFO: u16 = 2;
 const CONGESTION: u16 = 4;
 const MEMORY: u16 = 7;
@@ -78,7 +80,15 @@ pub fn answer(node: &Node, net: NetNs, port: u32, request: &Request<'_>) -> Resu
 }
 
 fn inet(node: &Node, net: NetNs, port: u32, request: &Request<'_>, dump: bool) -> Result<Reply, Errno> {
-    let proto = match u64::from(request.byte(1)) {
+    // Of several attributes of a kind the last counts (inet_diag_parse_attrs).
+    let attributes = request.attributes(INET_REQUEST);
+    let given =
+        |kind: u16| attributes.iter().rev().find(|(known, _)| *known == kind).map(|(_, value)| *value);
+    let protocol = match given(PROTOCOL) {
+        Some(value) => u32::from_le_bytes(value.try_into().map_err(|_| Errno::EINVAL)?),
+        None => u32::from(request.byte(1)),
+    };
+    let proto = match u64::from(protocol) {
         c::IPPROTO_TCP => Proto::Tcp,
         c::IPPROTO_UDP => Proto::Udp,
         c::IPPROTO_UDPLITE => Proto::UdpLite,
@@ -86,9 +96,7 @@ fn inet(node: &Node, net: NetNs, port: u32, request: &Request<'_>, dump: bool) -
         _ if dump => return Ok(Reply::NoDump(Errno::ENOENT)),
         _ => return Err(Errno::ENOENT),
     };
-    if dump && request.attributes(INET_REQUEST).iter().any(|(kind, _)| *kind == BYTECODE) {
-        return Ok(Reply::Unsupported("a filter of inet_diag (INET_DIAG_REQ_BYTECODE)".into()));
-    }
+    let filter = given(BYTECODE).filter(|_| dump).map(Filter::new).transpose()?;
     let v6 = u64::from(request.byte(0)) == c::AF_INET6;
     let all = node.net.stack(net).sockets().into_iter().filter(|s| s.proto == proto && s.v6 == v6);
     // idiag_ext, idiag_states, and idiag_sport and idiag_dport in the byte order of the network.
@@ -115,14 +123,15 @@ fn inet(node: &Node, net: NetNs, port: u32, request: &Request<'_>, dump: bool) -
     }
     let fits = |port: u16, own: u16| port == 0 || port == own;
     let wanted = all.filter(|s| {
-        states & 1 << s.state as u32 != 0 && fits(sport, s.local.port()) && fits(dport, s.peer.port())
+        let ports = fits(sport, s.local.port()) && fits(dport, s.peer.port());
+        states & 1 << s.state as u32 != 0 && ports && filter.is_none_or(|filter| filter.passes(s))
     });
     let messages = wanted.map(|s| inet_message(node, net, (port, MULTI), request, &s, ext)).collect();
     Ok(Reply::Dump(messages, 0))
 }
 
 /// An address in 16 bytes.
-fn octets(ip: IpAddr) -> [u8; 16] {
+pub(super) fn octets(ip: IpAddr) -> [u8; 16] {
     let mut out = [0; 16];
     match ip {
         IpAddr::V4(ip) => out[..4].copy_from_slice(&ip.octets()),

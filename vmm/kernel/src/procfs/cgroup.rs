@@ -16,7 +16,7 @@ pub(super) const MOUNT_INFO: &str =
     "/sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw,nsdelegate,memory_recursiveprot";
 
 pub(super) const TABLE: Table = &[
-    ("fs/cgroup/cgroup.controllers", Text("cpuset cpu io memory hugetlb pids rdma misc\n")),
+    ("fs/cgroup/cgroup.controllers", Text("cpuset cpu io memory pids rdma misc\n")),
     ("fs/cgroup/cgroup.events", Text("populated 1\nfrozen 0\n")),
     ("fs/cgroup/cgroup.max.depth", Text("max\n")),
     ("fs/cgroup/cgroup.max.descendants", Text("max\n")),

@@ -6,9 +6,9 @@ use bloodhound_net::{Proto, TcpState};
 use super::{View, system};
 use crate::inet;
 
-/// `vmstat_text` of Linux, for one node with the zones of x86-64.
+/// `vmstat_text` of Linux, for one node with the zones of x86-64 and what the configuration has ([`super::config`]).
 const VM: &str = "nr_free_pages nr_zone_inactive_anon nr_zone_active_anon nr_zone_inactive_file nr_zone_active_file \
-    nr_zone_unevictable nr_zone_write_pending nr_mlock nr_bounce nr_zspages nr_free_cma numa_hit numa_miss \
+    nr_zone_unevictable nr_zone_write_pending nr_mlock nr_bounce nr_free_cma numa_hit numa_miss \
     numa_foreign numa_interleave numa_local numa_other nr_inactive_anon nr_active_anon nr_inactive_file \
     nr_active_file nr_unevictable nr_slab_reclaimable nr_slab_unreclaimable nr_isolated_anon nr_isolated_file \
     workingset_nodes workingset_refault_anon workingset_refault_file workingset_activate_anon \
@@ -27,14 +27,14 @@ const VM: &str = "nr_free_pages nr_zone_inactive_anon nr_zone_active_anon nr_zon
     numa_hint_faults_local numa_pages_migrated pgmigrate_success pgmigrate_fail thp_migration_success \
     thp_migration_fail thp_migration_split compact_migrate_scanned compact_free_scanned compact_isolated \
     compact_stall compact_fail compact_success compact_daemon_wake compact_daemon_migrate_scanned \
-    compact_daemon_free_scanned htlb_buddy_alloc_success htlb_buddy_alloc_fail unevictable_pgs_culled \
+    compact_daemon_free_scanned unevictable_pgs_culled \
     unevictable_pgs_scanned unevictable_pgs_rescued unevictable_pgs_mlocked unevictable_pgs_munlocked \
     unevictable_pgs_cleared unevictable_pgs_stranded thp_fault_alloc thp_fault_fallback thp_fault_fallback_charge \
     thp_collapse_alloc thp_collapse_alloc_failed thp_file_alloc thp_file_fallback thp_file_fallback_charge \
     thp_file_mapped thp_split_page thp_split_page_failed thp_deferred_split_page thp_split_pmd \
     thp_scan_exceed_none_pte thp_scan_exceed_swap_pte thp_scan_exceed_share_pte thp_zero_page_alloc \
     thp_zero_page_alloc_failed thp_swpout thp_swpout_fallback balloon_inflate balloon_deflate balloon_migrate swap_ra \
-    swap_ra_hit ksm_swpin_copy cow_ksm zswpin zswpout direct_map_level2_splits direct_map_level3_splits nr_unstable";
+    swap_ra_hit direct_map_level2_splits direct_map_level3_splits nr_unstable";
 
 /// `snmp4_ipstats_list`, with what goes before it.
 const IP: &str = "Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams InUnknownProtos InDiscards \
@@ -94,7 +94,7 @@ const SNMP6: &str = "Ip6InReceives Ip6InHdrErrors Ip6InTooBigErrors Ip6InNoRoute
     UdpLite6SndbufErrors UdpLite6InCsumErrors UdpLite6MemErrors";
 
 /// "name value" for each, 0 where nothing is said.
-fn value(of: &[(&str, i64)], name: &str) -> i64 {
+pub(super) fn value(of: &[(&str, i64)], name: &str) -> i64 {
     of.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value)
 }
 
@@ -147,13 +147,35 @@ pub(super) fn softirqs(_: &View<'_>) -> String {
     format!("{:20}CPU{:<8}\n{rows}", "", 0)
 }
 
-/// Pages as /proc/meminfo tells them in KiB; nothing is written back or counted by faults.
+/// Those of a zone.
+pub(super) fn zone_items() -> impl Iterator<Item = &'static str> {
+    VM.split(' ').take_while(|name| *name != "numa_hit")
+}
+
+/// Those of a zone that count where its pages went.
+pub(super) fn zone_events() -> impl Iterator<Item = &'static str> {
+    VM.split(' ').skip_while(|name| *name != "numa_hit").take_while(|name| *name != "nr_inactive_anon")
+}
+
+/// Those of a node.
+pub(super) fn node_items() -> impl Iterator<Item = &'static str> {
+    VM.split(' ')
+        .skip_while(|name| *name != "nr_inactive_anon")
+        .take_while(|name| *name != "nr_dirty_threshold")
+}
+
 pub(super) fn vmstat(view: &View<'_>) -> String {
+    let values = vm_values(view);
+    VM.split(' ').map(|name| format!("{name} {}\n", value(&values, name))).collect()
+}
+
+/// Pages as /proc/meminfo tells them in KiB; nothing is written back or counted by faults.
+pub(super) fn vm_values(view: &View<'_>) -> Vec<(&'static str, i64)> {
     let rows = system::memory_rows(view);
     let kib = |name: &str| rows.iter().find(|(known, _)| *known == name).map_or(0, |(_, kib)| *kib as i64);
     let pages = |name: &str| kib(name) / 4;
     let available = pages("MemAvailable");
-    let values = [
+    vec![
         ("nr_free_pages", pages("MemFree")),
         ("nr_zone_inactive_anon", pages("Inactive(anon)")),
         ("nr_zone_active_anon", pages("Active(anon)")),
@@ -175,6 +197,5 @@ pub(super) fn vmstat(view: &View<'_>) -> String {
         // vm.dirty_ratio and dirty_background_ratio of what is available.
         ("nr_dirty_threshold", available / 5),
         ("nr_dirty_background_threshold", available / 10),
-    ];
-    VM.split(' ').map(|name| format!("{name} {}\n", value(&values, name))).collect()
+    ]
 }

@@ -4,7 +4,7 @@
 use bloodhound_abi::Errno;
 
 use super::View;
-use crate::caps::{CAP_AUDIT_CONTROL, CAP_SYS_NICE, CAP_SYS_RESOURCE};
+use crate::caps::{CAP_AUDIT_CONTROL, CAP_SYS_NICE, CAP_SYS_RESOURCE, CAP_SYS_TIME};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::process::Process;
@@ -27,12 +27,14 @@ pub struct Knobs {
     pub oom_score_adj: i16,
     /// The least that may be set without CAP_SYS_RESOURCE.
     pub oom_score_adj_min: i16,
+    /// The nice value of its session's autogroup (sched(7)): the same for all of the session.
+    pub autogroup_nice: i8,
 }
 
 impl Knobs {
     /// Those of a container's first process, for which an engine sets oom_score_adj.
     pub fn adjusted(oom_score_adj: i16) -> Knobs {
-        Knobs { oom_score_adj, oom_score_adj_min: oom_score_adj.min(0) }
+        Knobs { oom_score_adj, oom_score_adj_min: oom_score_adj.min(0), ..Knobs::default() }
     }
 
     /// oom_adj, "for backward compatibility [...] scaled".
@@ -99,6 +101,12 @@ impl Ctx<'_> {
                 task.timer_slack.set(slack);
             }
             "loginuid" => self.set_login(of, number(data, 10)?, caps.has(CAP_AUDIT_CONTROL))?,
+            "autogroup" => self.set_autogroup(pid, number(data.trim_ascii(), 0)?, caps.has(CAP_SYS_NICE))?,
+            // Sets counters to 0 (proc_sched_set_task).
+            "sched" => {}
+            // Processes are in it: its offsets are frozen (proc_timens_set_offset).
+            "timens_offsets" if caps.has(CAP_SYS_TIME) => return err(Errno::EACCES),
+            "timens_offsets" => return err(Errno::EPERM),
             // What proc(5) lists; nothing is counted.
             "clear_refs" if (1..=5).contains(&number::<i32>(data, 10)?) => {}
             "clear_refs" => return err(Errno::EINVAL),
@@ -107,6 +115,21 @@ impl Ctx<'_> {
             _ => return err(Errno::EIO),
         }
         Ok(data.len() as u64)
+    }
+
+    /// Of all that are in the session (proc_sched_autogroup_set_nice).
+    fn set_autogroup(&mut self, pid: Pid, nice: i64, privileged: bool) -> SysResult<()> {
+        let nice = i8::try_from(nice).ok().filter(|nice| (-20..=19).contains(nice)).ok_or(Errno::EINVAL)?;
+        if nice < 0 && !privileged {
+            return err(Errno::EPERM);
+        }
+        let session = self.node.process(pid).sid;
+        let all: Vec<Pid> =
+            self.node.processes.values().filter(|p| p.sid == session).map(|p| p.pid).collect();
+        for pid in all {
+            self.node.process_mut(pid).knobs.autogroup_nice = nice;
+        }
+        Ok(())
     }
 
     fn set_oom(&mut self, pid: Pid, value: i64, legacy: bool, privileged: bool) -> SysResult<()> {

@@ -226,6 +226,41 @@ pub(super) fn smaps_rollup(view: &View<'_>, process: &Process) -> Vec<u8> {
     head
 }
 
+/// /proc/PID/numa_maps (`show_numa_map`): all is on the one node there is.
+pub(super) fn numa_maps(view: &View<'_>, process: &Process) -> Vec<u8> {
+    let Some(mm) = mm(view, process) else { return Vec::new() };
+    let mut out = Vec::new();
+    for vma in mm.vmas() {
+        out.extend_from_slice(format!("{:08x} default", vma.start).as_bytes());
+        match (&vma.backing, name(view, mm, vma)) {
+            (Backing::File { .. } | Backing::Shm { .. }, path) => {
+                out.extend_from_slice(b" file=");
+                // "\n\t= " (seq_file_path).
+                path.iter().for_each(|byte| match byte {
+                    b'\n' | b'\t' | b'=' | b' ' => out.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+                    byte => out.push(*byte),
+                });
+            }
+            (_, name) if name == b"[heap]" => out.extend_from_slice(b" heap"),
+            (_, name) if name == b"[stack]" => out.extend_from_slice(b" stack"),
+            _ => {}
+        }
+        let (anon, others) = match vma.backing {
+            // Its pages are the kernel's.
+            Backing::Special(_) => (0, 0),
+            _ => resident(view.node, mm, vma),
+        };
+        let (anon, pages) = (anon / PAGE, (anon + others) / PAGE);
+        if pages > 0 {
+            let private = if anon > 0 { format!(" anon={anon} dirty={anon}") } else { String::new() };
+            let mapped = if pages != anon { format!(" mapped={pages}") } else { String::new() };
+            out.extend_from_slice(format!("{private}{mapped} N0={pages} kernelpagesize_kB=4").as_bytes());
+        }
+        out.push(b'\n');
+    }
+    out
+}
+
 /// Sizes by use, in KiB: data, stack, code, libraries.
 fn uses(mm: &Mm) -> (u64, u64, u64, u64) {
     let (mut data, mut stack, mut code, mut libraries) = (0, 0, 0, 0);
@@ -283,7 +318,6 @@ pub(super) fn status(view: &View<'_>, process: &Process) -> String {
         ("VmLib", libraries),
         ("VmPTE", total / 512 + 4),
         ("VmSwap", 0),
-        ("HugetlbPages", 0),
     ];
     let mut out: String = rows.iter().map(|(name, kib)| format!("{name}:\t{kib:>8} kB\n")).collect();
     out.push_str("CoreDumping:\t0\nTHP_enabled:\t0\n");

@@ -16,12 +16,14 @@ mod memory;
 mod net;
 pub(crate) mod nsfs;
 mod process;
+mod sched;
 pub(crate) mod sysctl;
 mod sysfs;
 pub mod system;
 mod sysvipc;
 #[cfg(test)]
 mod tests;
+mod zones;
 
 pub(crate) use inode::Change;
 pub use knobs::Knobs;
@@ -169,6 +171,8 @@ pub(crate) enum Source {
     Text(&'static str),
     /// Made from the node.
     Make(fn(&View<'_>) -> String),
+    /// The same, and only its owner may read it.
+    Private(fn(&View<'_>) -> String),
     /// The same for what is no text.
     Bytes(fn() -> Vec<u8>),
     /// A symbolic link.
@@ -449,7 +453,7 @@ impl View<'_> {
     fn table_text(&self, table: Table, path: &str) -> Result<Vec<u8>, Errno> {
         match table.iter().find(|(name, _)| *name == path) {
             Some((_, Source::Text(text))) => Ok(text.as_bytes().to_vec()),
-            Some((_, Source::Make(make))) => Ok(make(self).into_bytes()),
+            Some((_, Source::Make(make) | Source::Private(make))) => Ok(make(self).into_bytes()),
             Some((_, Source::Bytes(make))) => Ok(make()),
             Some((_, Source::Link(_))) => Err(Errno::EINVAL),
             Some((_, Source::Dir)) | None => Err(Errno::EISDIR),
@@ -507,6 +511,7 @@ pub(crate) fn table_entry(table: Table, path: &str) -> Option<Entry> {
     }
     match table.iter().find(|(name, _)| *name == path) {
         Some((_, Source::Text(_) | Source::Make(_) | Source::Bytes(_))) => Some(Entry::File { mode: 0o444 }),
+        Some((_, Source::Private(_))) => Some(Entry::File { mode: 0o400 }),
         Some((_, Source::Link(target))) => Some(text(target.to_string())),
         Some((_, Source::Dir)) => Some(Entry::Dir { mode: 0o555 }),
         None => {

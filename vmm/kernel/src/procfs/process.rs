@@ -4,7 +4,9 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Sigaction;
 
-use super::{Entry, Link, Tree, View, anonymous_ino, memory, net, nsfs, system, table_entry, table_names};
+use super::{
+    Entry, Link, Tree, View, anonymous_ino, memory, net, nsfs, sched, system, table_entry, table_names,
+};
 use crate::caps::Caps;
 use crate::credentials::Credentials;
 use crate::file::{File, FileKind};
@@ -38,12 +40,17 @@ const OWN: u32 = 0o400;
 /// Written to by programs; see [`super::knobs`].
 const WRITE: u32 = 0o644;
 
+/// The first time namespace, in which all are, has none (time_namespaces(7)).
+const NO_OFFSETS: &str = "monotonic           0         0\nboottime            0         0\n";
+
 /// All ids are themselves.
 const ID_MAP: &str = "         0          0 4294967295\n";
 
 const FILES: &[(&str, u32, Content)] = &[
+    ("autogroup", WRITE, Text(|_, who| sched::autogroup(who.process))),
     ("auxv", OWN, Bytes(|_, who| who.process.auxv.to_vec())),
     ("cgroup", OPEN, Fixed("0::/\n")),
+    ("children", OPEN, Text(children)),
     ("clear_refs", 0o200, Fixed("")),
     ("cmdline", OPEN, Bytes(|_, who| who.process.cmdline.to_vec())),
     ("comm", WRITE, Bytes(|_, who| [&comm(who)[..], b"\n"].concat())),
@@ -59,12 +66,14 @@ const FILES: &[(&str, u32, Content)] = &[
     ("mountinfo", OPEN, Text(|view, _| system::mountinfo(view))),
     ("mounts", OPEN, Text(|view, _| system::mounts(view))),
     ("mountstats", 0o400, Text(|view, _| system::mountstats(view))),
+    ("numa_maps", OPEN, Bytes(|view, who| memory::numa_maps(view, who.process))),
     ("oom_adj", WRITE, Text(|_, who| format!("{}\n", who.process.knobs.oom_adj()))),
     ("oom_score", OPEN, Text(|_, who| format!("{}\n", who.process.knobs.oom_score()))),
     ("oom_score_adj", WRITE, Text(|_, who| format!("{}\n", who.process.knobs.oom_score_adj))),
     ("pagemap", OWN, Fixed("")),
     ("personality", OWN, Text(|_, who| format!("{:08x}\n", who.task.map_or(0, |task| task.persona)))),
     ("projid_map", WRITE, Fixed(ID_MAP)),
+    ("sched", WRITE, Bytes(|view, who| sched::sched(view, who.process, who.task, who.tid, &comm(who)))),
     ("schedstat", OPEN, Text(|_, who| format!("{} 0 0\n", who.process.cpu.total))),
     ("sessionid", OPEN, Text(|_, who| login(who).1.to_string())),
     ("setgroups", WRITE, Fixed("allow\n")),
@@ -74,10 +83,16 @@ const FILES: &[(&str, u32, Content)] = &[
     ("statm", OPEN, Text(|view, who| memory::statm(view, who.process))),
     ("status", OPEN, Bytes(status)),
     ("syscall", OWN, Fixed("running\n")),
+    ("timens_offsets", WRITE, Fixed(NO_OFFSETS)),
     ("timerslack_ns", 0o666, Text(|_, who| format!("{}\n", who.task.map_or(0, |t| t.timer_slack.ns())))),
     ("uid_map", WRITE, Fixed(ID_MAP)),
     ("wchan", OPEN, Fixed("0")),
 ];
+
+/// Files that threads do not have in their directories (`tid_base_stuff`), and the one that only these have.
+const OF_PROCESSES: [&str; 5] =
+    ["autogroup", "coredump_filter", "mountstats", "timens_offsets", "timerslack_ns"];
+const OF_THREADS: &str = "children";
 
 const LINKS: [&str; 3] = ["cwd", "exe", "root"];
 const DIRS: [&str; 4] = ["fd", "fdinfo", "net", "ns"];
@@ -147,10 +162,13 @@ impl View<'_> {
                 let tid =
                     self::number(name).filter(|tid| process.threads.contains(&self.pid.ns().tid(*tid)))?;
                 // A thread's directory has no "task" of its own.
-                if inner == "task" || inner.starts_with("task/") {
+                if inner == "task" || inner.starts_with("task/") || OF_PROCESSES.contains(&inner) {
                     return None;
                 }
-                self.process_entry(tid, inner)
+                match inner {
+                    OF_THREADS => Some(Entry::File { mode: OPEN }),
+                    inner => self.process_entry(tid, inner),
+                }
             }
             ("net", tail) => table_entry(net::TABLE, tail),
             ("fd" | "fdinfo", "") => Some(Entry::Dir { mode: 0o500 }),
@@ -174,7 +192,7 @@ impl View<'_> {
             ("exe", "") => Some(Entry::Link(Link::Text(process.exe.clone()))),
             (name, "") => FILES
                 .iter()
-                .find(|(known, ..)| *known == name)
+                .find(|(known, ..)| *known == name && name != OF_THREADS)
                 .map(|(_, mode, _)| Entry::File { mode: *mode }),
             _ => None,
         }
@@ -188,7 +206,8 @@ impl View<'_> {
             ("", _) => {
                 let mut names: Vec<String> = DIRS.iter().chain(&LINKS).map(|s| s.to_string()).collect();
                 names.push("task".into());
-                names.extend(FILES.iter().map(|(name, ..)| name.to_string()));
+                let own = FILES.iter().map(|(name, ..)| *name).filter(|name| *name != OF_THREADS);
+                names.extend(own.map(String::from));
                 names
             }
             ("task", "") => process.threads.iter().map(|tid| tid.number().to_string()).collect(),
@@ -196,7 +215,10 @@ impl View<'_> {
                 let (name, inner) = tail.split_once('/').unwrap_or((tail, ""));
                 let Some(tid) = self::number(name) else { return Vec::new() };
                 let mut names = self.process_names(tid, inner);
-                names.retain(|name| !inner.is_empty() || name != "task");
+                if inner.is_empty() {
+                    names.retain(|name| name != "task" && !OF_PROCESSES.contains(&&name[..]));
+                    names.push(OF_THREADS.to_string());
+                }
                 names
             }
             ("net", tail) => table_names(net::TABLE, tail),
@@ -237,6 +259,16 @@ impl View<'_> {
             }
         }
     }
+}
+
+/// /proc/PID/task/TID/children: those of a thread, in the order in which it has come by them.
+fn children(view: &View<'_>, who: &Who<'_>) -> String {
+    let (pid, tid) = (who.process.pid, view.pid.ns().tid(who.tid));
+    let own = |p: &&Process| p.ppid == pid && p.parent_thread == tid;
+    let mut all: Vec<(u64, u32)> =
+        view.node.processes.values().filter(own).map(|p| (p.sibling, p.pid.number())).collect();
+    all.sort_unstable();
+    all.iter().map(|(_, number)| format!("{number} ")).collect()
 }
 
 fn comm(who: &Who<'_>) -> Vec<u8> {

@@ -2,8 +2,8 @@
 
 use bloodhound_vfs::MountInfo;
 
-use super::Source::{Bytes, Link, Make, Text};
-use super::{Table, View, cgroup, config, counters, sysctl, sysvipc};
+use super::Source::{Bytes, Link, Make, Private, Text};
+use super::{Table, View, cgroup, config, counters, sysctl, sysvipc, zones};
 use crate::file::FileKind;
 use crate::mm::PAGE;
 use crate::node::Node;
@@ -21,6 +21,7 @@ pub const CPU_FLAGS: &str = "fpu vme de pse tsc msr pae mce cx8 apic mtrr pge mc
     popcnt aes xsave avx f16c lahf_lm abm bmi1 avx2 bmi2 erms";
 
 pub(super) const TABLE: Table = &[
+    ("buddyinfo", Make(zones::buddyinfo)),
     ("cgroups", Text("#subsys_name\thierarchy\tnum_cgroups\tenabled\n")),
     ("cmdline", Text("BOOT_IMAGE=/boot/vmlinuz-6.1.0-bloodhound ro quiet\n")),
     ("config.gz", Bytes(config::gz)),
@@ -34,12 +35,15 @@ pub(super) const TABLE: Table = &[
     ("diskstats", Text("")),
     ("filesystems", Text(FILESYSTEMS)),
     ("interrupts", Text("           CPU0       \n")),
+    // The kernel's log, in which is nothing: `Ctx::open_synth` asks who may, and who reads waits.
+    ("kmsg", Private(|_| String::new())),
     ("loadavg", Make(loadavg)),
     ("locks", Make(locks)),
     ("meminfo", Make(meminfo)),
     ("modules", Text("")),
     ("mounts", Link("self/mounts")),
     ("net", Link("self/net")),
+    ("pagetypeinfo", Private(zones::pagetypeinfo)),
     ("partitions", Text("major minor  #blocks  name\n\n")),
     ("softirqs", Make(counters::softirqs)),
     ("stat", Make(stat)),
@@ -50,6 +54,7 @@ pub(super) const TABLE: Table = &[
     ("uptime", Make(uptime)),
     ("version", Make(version)),
     ("vmstat", Make(counters::vmstat)),
+    ("zoneinfo", Make(zones::zoneinfo)),
 ];
 
 const FILESYSTEMS: &str = "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tcgroup2\nnodev\tdevtmpfs\nnodev\tsockfs\n\
@@ -112,6 +117,7 @@ pub(super) fn memory_rows(view: &View<'_>) -> Vec<(&'static str, u64)> {
         ("SUnreclaim", used / 16),
         ("KernelStack", 1024),
         ("PageTables", 1024),
+        ("SecPageTables", 0),
         ("NFS_Unstable", 0),
         ("Bounce", 0),
         ("WritebackTmp", 0),
@@ -124,6 +130,8 @@ pub(super) fn memory_rows(view: &View<'_>) -> Vec<(&'static str, u64)> {
         ("AnonHugePages", 0),
         ("ShmemHugePages", 0),
         ("ShmemPmdMapped", 0),
+        ("FileHugePages", 0),
+        ("FilePmdMapped", 0),
     ]
 }
 
@@ -131,7 +139,8 @@ fn meminfo(view: &View<'_>) -> String {
     let rows = memory_rows(view);
     let mut out: String =
         rows.iter().map(|(name, kib)| format!("{:<15} {kib:>8} kB\n", format!("{name}:"))).collect();
-    out.push_str(&format!("DirectMap4k:    {:>8} kB\n", view.node.config.memory / 1024));
+    let mapped = view.node.config.memory / 1024;
+    out.push_str(&format!("DirectMap4k:    {mapped:>8} kB\nDirectMap2M:    {:>8} kB\n", 0));
     out
 }
 

@@ -51,6 +51,74 @@ fn everything_listed_can_be_looked_at() {
 }
 
 #[test]
+fn files_are_there_as_the_configuration_says() {
+    let mut b = Bench::new();
+    for (option, path) in [
+        ("AIO", "/proc/sys/fs/aio-nr"),
+        ("BPF_SYSCALL", "/proc/sys/kernel/unprivileged_bpf_disabled"),
+        ("BSD_PROCESS_ACCT", "/proc/sys/kernel/acct"),
+        ("CHECKPOINT_RESTORE", "/proc/1/timers"),
+        ("FANOTIFY", "/proc/sys/fs/fanotify"),
+        ("HUGETLB_PAGE", "/sys/kernel/mm/hugepages"),
+        ("KEYS", "/proc/keys"),
+        ("KEYS", "/proc/sys/kernel/keys"),
+        ("KSM", "/sys/kernel/mm/ksm"),
+        ("MODULES", "/proc/modules"),
+        ("NUMA", "/proc/1/numa_maps"),
+        ("NUMA", "/sys/devices/system/node"),
+        ("NUMA_BALANCING", "/proc/sys/kernel/numa_balancing"),
+        ("PERF_EVENTS", "/proc/sys/kernel/perf_event_paranoid"),
+        ("PROC_CHILDREN", "/proc/1/task/1/children"),
+        ("QUOTA", "/proc/sys/fs/quota"),
+        ("SCHED_AUTOGROUP", "/proc/1/autogroup"),
+        ("SCHED_DEBUG", "/proc/1/sched"),
+        ("SWAP", "/proc/swaps"),
+        ("TIME_NS", "/proc/1/timens_offsets"),
+        ("TRANSPARENT_HUGEPAGE", "/sys/kernel/mm/transparent_hugepage"),
+        ("USERFAULTFD", "/proc/sys/vm/unprivileged_userfaultfd"),
+        ("USER_NS", "/proc/1/uid_map"),
+    ] {
+        let at = Synth::from_absolute(path.as_bytes()).expect("a path");
+        assert_eq!(view(&b).entry(&at).is_some(), config::is_set(option), "{option}: {path}");
+    }
+    let vmstat = b.content("/proc/vmstat").unwrap();
+    for (option, name) in [
+        ("HUGETLB_PAGE", "htlb_"),
+        ("KSM", "ksm"),
+        ("NUMA", "numa_hit"),
+        ("NUMA_BALANCING", "numa_hint_faults"),
+        ("SWAP", "swap_ra"),
+        ("ZONE_DEVICE", "_device"),
+        ("ZSWAP", "zswp"),
+    ] {
+        assert_eq!(vmstat.contains(name), config::is_set(option), "{option}: {name}");
+    }
+}
+
+#[test]
+fn zones_have_the_memory_of_the_machine() {
+    let mut b = Bench::new();
+    let sum = |text: &str, name: &str| -> u64 {
+        let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(name));
+        lines.filter_map(|rest| rest.trim_start().parse::<u64>().ok()).sum()
+    };
+    for gib in [1, 4, 64] {
+        b.node.config.memory = gib << 30;
+        let (zones, vmstat) = (b.content("/proc/zoneinfo").unwrap(), b.content("/proc/vmstat").unwrap());
+        assert_eq!(sum(&zones, "managed "), gib << 18);
+        let free = sum(&vmstat, "nr_free_pages ");
+        assert_eq!((sum(&zones, "pages free "), sum(&zones, "nr_free_pages ")), (free, free));
+        assert_eq!(sum(&zones, "nr_zone_active_file "), sum(&vmstat, "nr_zone_active_file "));
+        let buddies = b.content("/proc/buddyinfo").unwrap();
+        let pages = |line: &str| -> u64 {
+            let counts = line.split_whitespace().skip(4).map(|n| n.parse::<u64>().unwrap());
+            counts.enumerate().map(|(order, n)| n << order).sum()
+        };
+        assert_eq!(buddies.lines().map(pages).sum::<u64>(), free);
+    }
+}
+
+#[test]
 fn a_process_shows_itself() {
     let mut b = Bench::new();
     assert_eq!(b.readlink("/proc/self").unwrap(), "1");

@@ -19,6 +19,11 @@ impl Ctx<'_> {
         if self.capable(cap) { Ok(()) } else { Err(Errno::EPERM) }
     }
 
+    /// CAP_SYSLOG, or as before Linux 2.6.37 CAP_SYS_ADMIN (check_syslog_permissions).
+    pub(super) fn may_read_log(&self) -> Result<(), Errno> {
+        self.needs(CAP_SYSLOG).or(self.needs(CAP_SYS_ADMIN))
+    }
+
     /// The bytes of a name that a machine is given. "EINVAL len is negative or [...] larger than the maximum allowed size".
     fn machine_name(&mut self, name: Ptr, len: i32) -> Result<String, Errno> {
         self.needs(CAP_SYS_ADMIN)?;
@@ -62,10 +67,7 @@ pub fn syslog(k: &mut Ctx<'_>, action: i32, buf: Ptr, len: i32) -> SysResult {
     const READ_ALL: i32 = 3;
     const READ_CLEAR: i32 = 4;
     const CONSOLE_LEVEL: i32 = 8;
-    let caps = &k.credentials().caps;
-    if !caps.has(CAP_SYSLOG) && !caps.has(CAP_SYS_ADMIN) {
-        return err(Errno::EPERM);
-    }
+    k.may_read_log()?;
     match action {
         READ | READ_ALL | READ_CLEAR if buf.is_null() || len < 0 => err(Errno::EINVAL),
         // "wait until the log is nonempty, and then read at most len bytes".

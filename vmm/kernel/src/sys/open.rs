@@ -378,6 +378,10 @@ impl Ctx<'_> {
                 view.permit(synth, cred, want)?;
                 view.may_open(synth)?;
                 not_direct(flags)?;
+                if crate::file::shows_log(&path) {
+                    self.may_read_log()?;
+                }
+                let view = View { node: self.node, pid: self.pid, tid: self.tid };
                 // What may not be read fails then.
                 let data = if read && view.may_read(synth).is_ok() { view.read(synth)? } else { Vec::new() };
                 Ok(File::new(FileKind::Synthetic { path, data: Arc::new(data) }, kept))

@@ -278,6 +278,8 @@ pub fn arch_prctl(k: &mut Ctx<'_>, code: Hex, addr: Ptr) -> SysResult {
         0x1023 | 0x1025 if addr.0 >= XFEATURE_MAX => err(Errno::EINVAL),
         // Only AMX is given on request, which this processor has not.
         0x1023 | 0x1025 => err(Errno::EOPNOTSUPP),
+        // ARCH_MAP_VDSO_X32 and its kin, without CONFIG_CHECKPOINT_RESTORE.
+        0x2001..=0x2003 => err(Errno::EINVAL),
         _ => unmodelled("arch_prctl", names::ARCH_PRCTL, code, Errno::EINVAL),
     }
 }

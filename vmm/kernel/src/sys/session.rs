@@ -70,6 +70,7 @@ pub fn setsid(k: &mut Ctx<'_>) -> SysResult {
     }
     let p = k.process_mut();
     (p.sid, p.pgid) = (pid, pid);
+    p.knobs.autogroup_nice = 0;
     // "Initially, the new session has no controlling terminal."
     (p.tty, p.tty_old_pgrp) = (None, None);
     Ok(u64::from(pid.number()))

@@ -72,14 +72,14 @@ fn prctl_and_its_kin() {
             answer(&mut bench, nr::prctl, &[v, 0, 0, 0, 0])
         });
     assert_eq!(stopped, [""; 0], "with zeros nothing is asked for that is missing");
-    assert_eq!(answer(&mut bench, nr::prctl, &[33, 1, 1]), Err("prctl PR_MCE_KILL".into()));
+    assert_eq!(answer(&mut bench, nr::prctl, &[33, 1, 1]), Ok(Ok(0)), "PR_MCE_KILL");
     // How programs ask whether there are filters.
     assert_eq!(answer(&mut bench, nr::prctl, &[22, 2, 0]), Ok(Err(Errno::EFAULT)));
     let codes = (0x1000..0x1030).chain(0x2000..0x2010).chain(0x3000..0x3010).chain([0, 0x4001, 0x5001]);
     let stopped = walk("arch_prctl", names::ARCH_PRCTL, Errno::EINVAL, codes, |v| {
         answer(&mut bench, nr::arch_prctl, &[v, 0])
     });
-    assert_eq!(stopped, ["ARCH_MAP_VDSO_X32", "ARCH_MAP_VDSO_32", "ARCH_MAP_VDSO_64"]);
+    assert_eq!(stopped, [""; 0]);
     for persona in (1..64).filter(|p| *p != 8).chain([0x10_0000, 0x400_0000, 0x8000_0000]) {
         assert_eq!(answer(&mut bench, nr::personality, &[persona]), Ok(Err(Errno::EPERM)), "{persona:#x}");
     }
