@@ -267,10 +267,7 @@ impl Ctx<'_> {
                 return Err(stop);
             }
         };
-        for vma in &vmas {
-            self.node.copy_data(mm_id, vma);
-            self.node.mms[mm_id].expect(vma.start, vma.end);
-        }
+        self.node.expect_all(mm_id, &vmas);
         self.commit(image, envp, program, mm_id, Regs::user(entry, sp));
         Ok(())
     }

@@ -90,6 +90,14 @@ impl Node {
         }
     }
 
+    /// A program with these mappings is about to begin.
+    pub(crate) fn expect_all(&mut self, mm: MmId, vmas: &[Vma]) {
+        for vma in vmas {
+            self.copy_data(mm, vma);
+            self.mms[mm].expect(vma.start, vma.end);
+        }
+    }
+
     /// Makes the pages of a small writable segment of an unchanged file: a loader relocates it in the next moment. execve(2) and
     /// mmap(2) do it, not the platform's faults.
     pub(crate) fn copy_data(&mut self, mm: MmId, vma: &Vma) {

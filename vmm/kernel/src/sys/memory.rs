@@ -117,19 +117,7 @@ pub fn mmap(
         k.node.forget_backing(&vma.backing);
         return err(errno);
     }
-    let mut segment = false;
-    k.node.with_recount(k.pid, mm, &[(start, start + len)], |m| {
-        if fixed {
-            segment = m.remove(start, start + len).iter().any(|old| is_same_file(&old.backing, &vma.backing));
-        }
-        if file.is_some() {
-            m.expect(start, start + len);
-        }
-        m.insert(vma.clone());
-    });
-    if segment {
-        k.node.copy_data(mm, &vma);
-    }
+    k.put_mapping(mm, vma, fixed);
     if lock == Lock::Now {
         k.populate(start, start + len);
     }
@@ -147,6 +135,24 @@ fn is_same_file(one: &Backing, other: &Backing) -> bool {
 }
 
 impl Ctx<'_> {
+    /// Makes a mapping, in place of what is there if it is `fixed`.
+    fn put_mapping(&mut self, mm: MmId, vma: Vma, fixed: bool) {
+        let mut segment = false;
+        self.node.with_recount(self.pid, mm, &[(vma.start, vma.end)], |m| {
+            if fixed {
+                let before = m.remove(vma.start, vma.end);
+                segment = before.iter().any(|old| is_same_file(&old.backing, &vma.backing));
+            }
+            if matches!(vma.backing, Backing::File { .. }) {
+                m.expect(vma.start, vma.end);
+            }
+            m.insert(vma.clone());
+        });
+        if segment {
+            self.node.copy_data(mm, &vma);
+        }
+    }
+
     /// The protection that is meant by one, by personality(2).
     fn implied(&self, prot: u64) -> u64 {
         let exec = prot & c::PROT_READ != 0 && self.task().persona & READ_IMPLIES_EXEC != 0;
