@@ -197,10 +197,7 @@ impl Vfs {
             return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::ENODEV });
         };
         let size = *size;
-        // shmem_fallocate of Linux knows two flags.
-        if zero && self.fs_of(ino)?.kind == FsKind::Tmpfs {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        self.has_fallocate_mode(ino, mode)?;
         if end > self.config.max_file_size {
             return Err(Errno::EFBIG);
         }
@@ -245,6 +242,17 @@ impl Vfs {
             return Err(Errno::EOPNOTSUPP);
         }
         offset.checked_add(len).ok_or(Errno::EFBIG)
+    }
+
+    /// Whether the file system of a file has a mode of fallocate(2). Linux asks that before anything else of the file; shmem_fallocate knows
+    /// two flags.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP.
+    pub fn has_fallocate_mode(&self, ino: Ino, mode: u32) -> Result<(), Errno> {
+        let zero = if self.fs_of(ino)?.kind == FsKind::Tmpfs { 0 } else { FALLOC_FL_ZERO_RANGE };
+        let known = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | zero;
+        if mode & !known != 0 { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
     }
 
     /// lseek(2) with SEEK_DATA.

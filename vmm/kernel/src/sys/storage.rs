@@ -138,6 +138,7 @@ impl Ctx<'_> {
         self.node.vfs.may_reserve(ino, !mode.exceeds(FallocateMode::FALLOC_FL_KEEP_SIZE))?;
         let end = from.checked_add(count).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
         let mode = u32::try_from(mode.bits()).map_err(|_| Errno::EOPNOTSUPP)?;
+        self.node.vfs.has_fallocate_mode(ino, mode)?;
         if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
             self.check_file_size(Some(ino), end)?;
         }
