@@ -138,12 +138,10 @@ impl Project {
             true => Compose::load_elsewhere(&paths, &compose.environment(environment)),
             false => Compose::load_files(&paths, &compose.environment(environment)),
         };
-        if let Some(compose) = &compose {
-            diagnostics.extend(check_names(&config, compose));
-            diagnostic::sort(&mut diagnostics);
-        }
         if let Some(compose) = &mut compose {
             compose.define(&config.faults.definitions(), &mut about_compose);
+            diagnostics.extend(check_names(&config, compose));
+            diagnostic::sort(&mut diagnostics);
         }
         diagnostics.extend(about_compose);
         let mut project = compose.map(|compose| Project { config, compose });

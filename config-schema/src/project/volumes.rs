@@ -50,7 +50,8 @@ impl Names<'_> {
             return;
         }
         let mounts = |service: &Service| service.mounts.iter().any(|mount| mount.source == source);
-        if !self.compose.services.iter().any(mounts) {
+        // As services are at first, and as an upgrade makes them.
+        if !self.compose.services.iter().chain(&self.compose.definitions).any(mounts) {
             self.error(name, format!("no service mounts the volume {}", quoted(&name.value)));
         }
     }

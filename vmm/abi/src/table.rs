@@ -101,7 +101,7 @@ macro_rules! syscalls {
             [53 socketpair (domain: u32, kind: u32, protocol: u32, fds: Ptr) full ""]
             [54 setsockopt (fd: Fd, level: u32, name: u32, value: Ptr, len: u32) partial "the options servers use; SO_ZEROCOPY, SO_TXTIME, SO_PEERGROUPS, UDP_SEGMENT, UDP_GRO ENOPROTOOPT, as of older kernels"]
             [55 getsockopt (fd: Fd, level: u32, name: u32, value: Ptr, len: Ptr) partial "as setsockopt"]
-            [56 clone (flags: CloneFlags, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) partial "no namespaces; record locks of processes that share descriptors are those of each"]
+            [56 clone (flags: CloneFlags, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) partial "no namespaces"]
             [57 fork () full ""]
             [58 vfork () full ""]
             [59 execve (path: Path, argv: Ptr, envp: Ptr) full ""]

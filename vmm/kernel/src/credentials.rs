@@ -46,7 +46,7 @@ impl Credentials {
 
     /// Whether changing to these is a change that takes the "dumpable" attribute and the parent-death signal away (commit_creds):
     /// effective ids, those for files, or a capability that was not permitted before.
-    pub fn keep_secrets(&self, new: &Credentials) -> bool {
+    pub fn takes_secrets_away(&self, new: &Credentials) -> bool {
         let (before, now) = (self.for_files(), new.for_files());
         (self.cred.uid, self.cred.gid) != (new.cred.uid, new.cred.gid)
             || (before.uid, before.gid) != (now.uid, now.gid)

@@ -362,6 +362,9 @@ impl Ctx<'_> {
         if self.tid == leader {
             return;
         }
+        // Its task is gone for good (release_task in de_thread), and so are its filters.
+        let filters = std::mem::take(&mut self.process_mut().ended_filters);
+        self.node.release_filters(&filters);
         let Some(mut task) = self.node.tasks.remove(&self.tid) else { return };
         task.tid = leader;
         self.node.tasks.insert(leader, task);

@@ -124,6 +124,8 @@ impl Machine {
             let Some(service) = self.world.services.get_mut(&spec.node) else { continue };
             service.stays = true;
             let state = service.state;
+            // What it is of now, if an upgrade has changed it.
+            let spec = scenario.definition(spec.node, service.version).unwrap_or(spec);
             if matches!(state, State::Running(_) | State::Stopping(_)) {
                 let hooks = if spec.hooks.pre_stop.is_empty() { 0 } else { PRE_STOP };
                 grace = grace.max(spec.runtime.stop_grace.saturating_add(hooks));

@@ -1,7 +1,8 @@
 //! Answers to page faults: what the platform maps then. Beside the page and its neighbours, this is what the program is expected to
 //! touch next ([`Node::take_ahead`]); of large files only what some program touched before ([`UsedPages`]).
 //!
-//! Nothing here is part of the world: which pages a platform shows changes no run.
+//! Which pages a platform shows changes no run. All that this takes of the world is which ranges a program is expected to touch, which says
+//! nothing to programs.
 //!
 //! Neighbours: [`crate::step`], which gets here by a trap; [`crate::code_view`], which puts other frames in the place of code.
 

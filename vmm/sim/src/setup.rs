@@ -351,7 +351,9 @@ fn fill(
 ) -> Result<(), SetupError> {
     // Those who use one IPC namespace have one /dev/shm, where POSIX shared memory lies.
     let owner = spec.sharing.ipc.unwrap_or(spec.node);
-    let size = scenario.services.iter().find(|other| other.node == owner).unwrap_or(spec).runtime.shm_size;
+    // Its own is that of the definition it is made of now.
+    let other = scenario.services.iter().find(|other| other.node == owner && owner != spec.node);
+    let size = other.unwrap_or(spec).runtime.shm_size;
     let mut shm = MountSpec::Tmpfs { mode: 0o1777, size, owner: (0, 0) };
     if scenario.services.iter().any(|other| other.sharing.ipc == Some(owner)) {
         let (key, of) = (SHARED_MEMORY | owner.0, Box::new(shm));
@@ -368,11 +370,14 @@ fn fill(
             .map_err(|f| fault(spec, "writing its init", errno(f)))?;
     }
     for (path, mount) in spec.mounts.iter().filter(|(path, _)| path != SHM) {
-        vfs.mount(base, path, mount.clone())
+        let id = vfs
+            .mount(base, path, mount.clone())
             .map_err(|f| fault(spec, format!("mounting {}", String::from_utf8_lossy(path)), errno(f)))?;
-    }
-    for (volume, path) in scenario.planning.volumes_in(spec.node) {
-        vfs.name_volume(path, volume);
+        // By the mount and not by its path, which may lead over symbolic links (/var/run).
+        let mut volumes = scenario.planning.volumes_in(spec.node);
+        if let Some((volume, _)) = volumes.find(|(_, place)| place == path) {
+            vfs.name_volume(id, volume);
+        }
     }
     // "If a container uses another's network, it has that one's host name, /etc/hosts and resolv.conf" (as engines do it).
     let names = network_of(scenario, spec);

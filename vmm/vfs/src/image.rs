@@ -85,7 +85,7 @@ enum Content {
     Lazy { source: Arc<dyn Blocks>, blocks: Arc<[OnceLock<Arc<Chunk>>]> },
 }
 
-/// Two images with one digest have the same bytes.
+/// Two images with one digest have the same bytes. The first comparison makes the digests.
 impl PartialEq for FileImage {
     fn eq(&self, other: &FileImage) -> bool {
         self.size == other.size && self.sha256() == other.sha256()
@@ -140,6 +140,17 @@ impl FileImage {
         match &self.content {
             Content::Whole(pages) => pages.get(index),
             Content::Lazy { .. } => self.block(index / CHUNK)?[(index % CHUNK) as usize].as_ref(),
+        }
+    }
+
+    /// Whether a page can be had without reading from the host.
+    pub fn is_loaded(&self, index: u64) -> bool {
+        match &self.content {
+            Content::Whole(_) => true,
+            Content::Lazy { blocks, .. } => {
+                let block = usize::try_from(index / CHUNK).ok().and_then(|number| blocks.get(number));
+                block.is_some_and(|block| block.get().is_some())
+            }
         }
     }
 

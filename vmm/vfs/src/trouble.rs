@@ -10,7 +10,7 @@ use bloodhound_abi::Errno;
 
 use crate::mount::{Fs, FsKind};
 use crate::namespace::MountNs;
-use crate::types::{FsId, Ino, Volume};
+use crate::types::{FsId, Ino, MountId, Volume};
 use crate::vfs::Vfs;
 
 /// See the module's text.
@@ -57,10 +57,8 @@ impl Vfs {
         done
     }
 
-    /// The file system that is mounted at a path of the namespace that was entered is this volume.
-    pub fn name_volume(&mut self, path: &[u8], volume: Volume) {
-        let mounts = self.mounts();
-        let Some(id) = mounts.iter().find(|mount| mount.path == path).map(|mount| mount.id) else { return };
+    /// The file system of a mount of the namespace that was entered is this volume.
+    pub fn name_volume(&mut self, id: MountId, volume: Volume) {
         let fs = self.space().mounts.get(&id).and_then(|mount| mount.fs);
         if let Some(fs) = fs.and_then(|fs| Arc::make_mut(&mut self.filesystems).get_mut(&fs)) {
             fs.volume = Some(volume);

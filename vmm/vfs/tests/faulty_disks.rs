@@ -218,8 +218,8 @@ fn a_volume_has_bad_sectors_and_lost_files_of_its_own() {
     let volume = Volume(4);
     let of = Box::new(MountSpec::Volume { read_only: false });
     let spec = || MountSpec::Shared { key: 1, of: of.clone(), subpath: Vec::new(), nocopy: false };
-    node.vfs.mount(&mut node.base, b"/volume", spec()).unwrap();
-    node.vfs.name_volume(b"/volume", volume);
+    let id = node.vfs.mount(&mut node.base, b"/volume", spec()).unwrap();
+    node.vfs.name_volume(id, volume);
     let (inside, outside) = (node.file("/volume/file", &pages(b"a")), node.file("/other", &pages(b"b")));
     assert_eq!((node.vfs.volume_of(inside), node.vfs.volume_of(outside)), (Some(volume), None));
     node.vfs.sync_all();

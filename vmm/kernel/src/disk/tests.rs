@@ -467,8 +467,9 @@ const VOLUME: Volume = Volume(3);
 /// A machine with a volume at /volume, which faults can name.
 fn with_volume() -> Bench {
     let mut b = Bench::new();
-    b.node.vfs.mount(&mut b.base, b"/volume", MountSpec::Volume { read_only: false }).expect("a mount");
-    b.node.vfs.name_volume(b"/volume", VOLUME);
+    let spec = MountSpec::Volume { read_only: false };
+    let id = b.node.vfs.mount(&mut b.base, b"/volume", spec).expect("a mount");
+    b.node.vfs.name_volume(id, VOLUME);
     b
 }
 

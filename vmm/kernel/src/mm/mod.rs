@@ -203,7 +203,7 @@ pub struct Mm {
     /// Ranges (address, bytes) whose platform mappings are stale.
     pub invalid: Vec<(u64, u64)>,
     /// Ranges (first address, one past the last) which the program is about to touch ([`Node::take_ahead`](crate::node::Node)).
-    ahead: Vec<(u64, u64)>,
+    ahead: ahead::Expected,
     /// Writable platform mappings are stale: private pages have become shared.
     pub protect: bool,
     /// The address space which this one was forked from: what the platform shows there will do here, read-only.
@@ -269,7 +269,7 @@ impl Mm {
             vmas: Map::new(),
             pages: PageTable::default(),
             invalid: Vec::new(),
-            ahead: Vec::new(),
+            ahead: ahead::Expected::default(),
             protect: false,
             parent: None,
             brk: (0, 0),
@@ -299,7 +299,7 @@ impl Mm {
         child.protect = false;
         child.parent = Some(self.space);
         child.invalid.clear();
-        child.ahead.clear();
+        child.ahead = ahead::Expected::default();
         // "Memory locks are not inherited by a child created via fork(2)" (mlock(2)).
         child.lock_future = Lock::No;
         if child.locked > 0 {

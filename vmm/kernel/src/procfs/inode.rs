@@ -64,7 +64,8 @@ impl View<'_> {
     /// What is asked beside permission bits when a file of another process is opened that shows its memory (mm_access), or of which
     /// descriptors it tells more (proc_fdinfo_access_allowed). EACCES.
     pub(crate) fn may_open(&self, at: &Synth) -> Result<(), Errno> {
-        const OF_MEMORY: [&str; 7] = ["auxv", "environ", "maps", "mem", "pagemap", "smaps", "smaps_rollup"];
+        const OF_MEMORY: [&str; 8] =
+            ["auxv", "environ", "maps", "mem", "numa_maps", "pagemap", "smaps", "smaps_rollup"];
         let Some((process, thread)) = self.owner(at) else { return Ok(()) };
         let path = std::str::from_utf8(&at.path).map_err(|_| Errno::ENOENT)?;
         let shares = process.mm == self.node.process(self.pid).mm || process.zombie.is_some();

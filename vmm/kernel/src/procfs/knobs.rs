@@ -20,6 +20,7 @@ const OOM_ADJ_MAX: i64 = 15;
 const NUMBER: usize = 12;
 /// MMF_DUMP_FILTER_MASK.
 const DUMP_FILTER: u32 = 0x1ff;
+
 /// What a process keeps; a child starts with its parent's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Knobs {
@@ -118,7 +119,7 @@ impl Ctx<'_> {
     }
 
     /// Of all that are in the session (proc_sched_autogroup_set_nice).
-    fn set_autogroup(&mut self, pid: Pid, nice: i64, privileged: bool) -> SysResult<()> {
+    fn set_autogroup(&mut self, pid: Pid, nice: i32, privileged: bool) -> SysResult<()> {
         let nice = i8::try_from(nice).ok().filter(|nice| (-20..=19).contains(nice)).ok_or(Errno::EINVAL)?;
         if nice < 0 && !privileged {
             return err(Errno::EPERM);

@@ -329,8 +329,8 @@ impl View<'_> {
     }
 
     /// Whether who looks may know what only who may trace a process should.
-    fn may_know(&self, other: &Process) -> bool {
-        self.node.may_trace(self.tid, Tid(other.pid.0), Asks::ForFiles)
+    fn may_know(&self, thread: Tid) -> bool {
+        self.node.may_trace(self.tid, thread, Asks::ForFiles)
     }
 
     /// Whether a file that everybody may open may be read by who reads it: the error if not.

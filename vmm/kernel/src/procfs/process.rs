@@ -340,7 +340,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let threads = p.threads.len();
     let (size, resident) = memory::sizes(view, p);
     // Fields "whose display is governed by a ptrace access mode PTRACE_MODE_READ_FSCREDS | PTRACE_MODE_NOAUDIT check".
-    let shown = view.may_know(p);
+    let shown = view.may_know(view.pid.ns().tid(who.tid));
     let stack = view.node.mms.get(p.mm).filter(|_| shown).map_or(0, |mm| mm.stack_top.saturating_sub(16));
     let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let pending = who.task.map_or(0, |t| t.pending.mask());

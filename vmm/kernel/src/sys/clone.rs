@@ -259,6 +259,7 @@ impl Ctx<'_> {
         child.sibling = self.node.next_sibling();
         child.threads = Vec::new();
         child.pending = Default::default();
+        child.ended_filters = Default::default();
         (child.takers, child.chosen) = (Default::default(), tid);
         // clone takes any byte for the signal; one that does not exist is never sent (do_notify_parent).
         if !sibling {

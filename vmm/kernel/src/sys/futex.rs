@@ -89,8 +89,12 @@ impl Node {
             return Err(Errno::EINVAL);
         }
         let mut moved = 0;
-        while moved < count {
-            let Some(tid) = self.futexes.get(&from).and_then(|queue| queue.front().copied()) else { break };
+        // Each waiter once, also where both words are one (plist_for_each_entry_safe).
+        let queue = self.futexes.get(&from).cloned().unwrap_or_default();
+        for tid in queue {
+            if moved == count {
+                break;
+            }
             if matches!(self.progress_of(tid), Some((_, Progress::ToPiLock(_)))) {
                 return Err(Errno::EINVAL);
             }
@@ -409,10 +413,8 @@ impl Ctx<'_> {
         }
         let mut fetch = |at: u64| self.read_obj::<u64>(Ptr(at)).ok();
         // list_op_pending: "the pointer to the entry about to be added or removed": its lock may be held already, or still.
-        let (Some(mut entry), Some(offset), Some(pending)) = (fetch(head), fetch(head + 8), fetch(head + 16))
-        else {
-            return;
-        };
+        let words = [0, 8, 16].map(|at| fetch(head.wrapping_add(at)));
+        let [Some(mut entry), Some(offset), Some(pending)] = words else { return };
         for _ in 0..ROBUST_LIST_LIMIT {
             if entry & !1 == head {
                 break;

@@ -37,7 +37,7 @@ impl Ctx<'_> {
     /// attribute of its memory "is reset to the value contained in the file /proc/sys/fs/suid_dumpable" (PR_SET_DUMPABLE(2const)),
     /// 0, and its parent-death signal is cleared.
     pub(crate) fn commit_credentials(&mut self, new: Credentials) {
-        if self.credentials().keep_secrets(&new) {
+        if self.credentials().takes_secrets_away(&new) {
             self.mm().kept.dumpable = 0;
             self.task_mut().pdeathsig = 0;
         }
