@@ -135,4 +135,10 @@ impl Vfs {
         let of_volume = || fs.volume.is_some_and(|volume| self.trouble_of(Some(volume)).full);
         fs.kind != FsKind::Tmpfs && (self.trouble.full || !self.volumes.is_empty() && of_volume())
     }
+
+    /// Whether a volume is mounted in any namespace.
+    pub fn has_volume(&self, volume: Volume) -> bool {
+        let mounts = self.spaces.iter().flat_map(|space| space.mounts.values());
+        mounts.filter_map(|mount| mount.fs).any(|fs| self.is_of(&fs, volume))
+    }
 }

@@ -23,7 +23,8 @@ impl Room for DiskFull {
     }
 
     fn hindered(&self, machine: &Machine) -> Option<&'static str> {
-        self.place.trouble(machine).full.then_some("its disk is full already")
+        let already = || self.place.trouble(machine).full.then_some("its disk is full already");
+        self.place.hindered(machine).or_else(already)
     }
 
     fn describe(&self, name: Names<'_>, ms: u64) -> String {

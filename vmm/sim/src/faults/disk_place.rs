@@ -53,6 +53,14 @@ impl DiskPlace {
         machines
     }
 
+    /// Why a fault can do nothing there: the definition that mounts the volume may be another one than that of which a service is made now.
+    pub(super) fn hindered(&self, machine: &Machine) -> Option<&'static str> {
+        let volume = self.volume()?;
+        let machines = self.machines(&machine.scenario);
+        let mounted = machines.iter().any(|id| machine.world.nodes[id].vfs.has_volume(volume));
+        (!mounted).then_some("no service mounts the volume now")
+    }
+
     /// What is wrong there.
     pub(super) fn trouble(&self, machine: &Machine) -> Trouble {
         machine.world.machine_of(self.node).vfs.trouble_of(self.volume())

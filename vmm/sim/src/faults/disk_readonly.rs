@@ -24,7 +24,8 @@ impl Room for DiskReadonly {
     }
 
     fn hindered(&self, machine: &Machine) -> Option<&'static str> {
-        self.place.trouble(machine).read_only.then_some("its disk is read-only already")
+        let already = || self.place.trouble(machine).read_only.then_some("its disk is read-only already");
+        self.place.hindered(machine).or_else(already)
     }
 
     fn describe(&self, name: Names<'_>, ms: u64) -> String {

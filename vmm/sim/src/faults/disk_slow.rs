@@ -34,7 +34,8 @@ impl Room for DiskSlow {
 
     fn hindered(&self, machine: &Machine) -> Option<&'static str> {
         let broken = &machine.world.machine_of(self.place.node).broken;
-        (broken.slow_ns(self.place.volume()) > 0).then_some("its disk is slow already")
+        let already = || (broken.slow_ns(self.place.volume()) > 0).then_some("its disk is slow already");
+        self.place.hindered(machine).or_else(already)
     }
 
     fn describe(&self, name: Names<'_>, ms: u64) -> String {

@@ -16,10 +16,13 @@ use super::planning::targets;
 use super::{Drawn, Fault, FaultId, Phases, Planned};
 use crate::scenario::{Scenario, ServiceSpec};
 
-/// The one that is down of those whose turn comes in a rollout counts under a name that no service has, and no other rollout.
-fn in_turn(id: FaultId) -> NodeId {
-    let number = (id.kind as u32) << 24 | (id.target & 0xff) << 16 | id.nth as u32 & 0xffff;
-    NodeId(1 << 31 | number)
+/// One that counts as down.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Taken {
+    /// A service.
+    Service(NodeId),
+    /// Whichever has its turn in a rollout: one at a time, beside whatever else is down.
+    InTurn(FaultId),
 }
 
 /// What the drawn plan must keep to.
@@ -130,7 +133,7 @@ impl Limits {
     fn is_spared(&self, entry: &Planned, scenario: &Scenario) -> bool {
         let takes = match entry.fault.rollout() {
             Some(rollout) => rollout.nodes.clone(),
-            None => takes_down(entry, scenario),
+            None => services_down(entry, scenario),
         };
         takes.iter().any(|node| self.spare.contains(node))
     }
@@ -162,9 +165,17 @@ pub(super) fn end(entry: &Planned, phases: Phases) -> SimTime {
     if lasts { phases.end } else { entry.begin.after(entry.duration) }
 }
 
-/// The services that a fault takes down: all that a fault of processes hits, with those that share its machine if it hits the machine (the
+/// What a fault takes down.
+fn takes_down(entry: &Planned, scenario: &Scenario) -> Vec<Taken> {
+    if entry.fault.rollout().is_some() {
+        return vec![Taken::InTurn(entry.id)];
+    }
+    services_down(entry, scenario).into_iter().map(Taken::Service).collect()
+}
+
+/// The services that a fault takes down, if it is no rollout: all that a fault of processes hits, with those that share its machine if it hits the machine (the
 /// others hit a container alone, and those that see its processes), and the smaller side of a partition.
-fn takes_down(entry: &Planned, scenario: &Scenario) -> Vec<NodeId> {
+fn services_down(entry: &Planned, scenario: &Scenario) -> Vec<NodeId> {
     let fault = &entry.fault;
     if let Fault::Partition(partition) = fault {
         let (a, b) = match &partition.cut {
@@ -180,10 +191,6 @@ fn takes_down(entry: &Planned, scenario: &Scenario) -> Vec<NodeId> {
         Fault::GroupPartition(partition) => return partition.nodes.clone(),
         Fault::GroupPower(failure) => return on_machines(&failure.nodes, scenario),
         _ => {}
-    }
-    // One at a time, beside whatever else is down.
-    if fault.rollout().is_some() {
-        return vec![in_turn(entry.id)];
     }
     let of_processes = fault.kind().declaration().group == Group::Process;
     let Some(node) = fault.node().filter(|_| of_processes) else { return Vec::new() };

@@ -99,12 +99,19 @@ impl Rollout {
     }
 
     fn hindered(&self, machine: &Machine, version: Option<Version>) -> Option<&'static str> {
-        if self.nodes.iter().all(|node| machine.not_acting(*node).is_some()) {
+        let mut acting = self.nodes.iter().filter(|node| machine.not_acting(**node).is_none()).peekable();
+        let changing = self.nodes.iter().any(|node| is_on_its_way(machine, *node, version));
+        if acting.peek().is_none() && !changing {
             return Some("none of its services runs");
         }
         let differs = |node: &NodeId| version.is_none_or(|version| machine.ordered(*node) != version);
+        if changing || acting.any(differs) {
+            return None;
+        }
         match version {
-            _ if self.nodes.iter().any(differs) => None,
+            _ if self.nodes.iter().any(differs) => {
+                Some("those of its services that run are of this version already")
+            }
             Some(Version::Next) => Some("its services are upgraded already"),
             _ => Some("none of its services was upgraded"),
         }
@@ -116,9 +123,16 @@ impl Rollout {
     }
 
     fn begin(&self, machine: &mut Machine, entry: usize, version: Option<Version>) {
-        if version.is_some() {
+        if let Some(version) = version {
             let rollouts = &mut machine.world.faults.rollouts;
             rollouts.extend(self.nodes.iter().map(|node| (*node, entry)));
+            for node in &self.nodes {
+                if is_on_its_way(machine, *node, Some(version))
+                    && let Some(service) = machine.world.services.get_mut(node)
+                {
+                    service.ordered = version;
+                }
+            }
         }
         self.turn(machine, entry, (0, version));
     }
@@ -158,4 +172,12 @@ impl Rollout {
         let looks = Due::FaultGoesOn(entry, 2 * place as u64 + 1);
         machine.world.queue.push(machine.world.now.after(LOOK), looks);
     }
+}
+
+/// Whether a service is down, and an earlier rollout would have it start as something that it has not been and is not to be: it has no turn any more, but
+/// starts as what a rollout with this version has it be.
+fn is_on_its_way(machine: &Machine, node: NodeId, version: Option<Version>) -> bool {
+    let service = machine.world.services.get(&node);
+    let changes = |version| service.is_some_and(|s| s.ordered != version && s.ordered != s.version);
+    version.is_some_and(changes) && machine.not_acting(node).is_some()
 }

@@ -164,6 +164,48 @@ fn the_last_rollout_has_the_say() {
     assert!(machine.world.services.values().all(|service| service.version == Version::First));
 }
 
+/// The service that is just being stopped for an upgrade starts as what it was if a downgrade begins then, which is so also if it is the only one.
+#[test]
+fn a_downgrade_reaches_the_service_that_is_being_upgraded() {
+    for nodes in [1, NODES] {
+        let mut scenario = upgradable(pause());
+        let of = |kind| Scheduled { nodes: (1..=nodes).map(NodeId).collect(), ..written(kind, 10) };
+        scenario.planning.schedule = vec![of(Kind::Upgrade), of(Kind::Downgrade)];
+        let mut machine = machine_of_both(scenario, TestModes::default());
+        boot(&mut machine);
+        let outcome = run_seed(&mut machine, 5);
+        let lives = lives(&outcome);
+        let told = |what: &str| lives.iter().filter(|life| life.ends_with(what)).count();
+        assert_eq!((told("stopping"), told("next"), told("first")), (1, 0, 0), "{lives:?}");
+        let effects: Vec<Effect> = machine.world.faults.record().map(|(_, effect)| effect).collect();
+        assert_eq!(effects, [Effect::Begun, Effect::Begun]);
+        assert!(machine.world.services.values().all(|service| service.runs()));
+    }
+}
+
+/// A rollout of which those that run have no need has no effect, whatever those need that are down.
+#[test]
+fn who_is_down_makes_no_upgrade_begin() {
+    let mut scenario = upgradable(pause());
+    let of = |kind, ms, nodes: &[u32]| {
+        let nodes = nodes.iter().copied().map(NodeId).collect();
+        Scheduled { nodes, ..written(kind, ms) }
+    };
+    scenario.planning.schedule = vec![
+        of(Kind::Upgrade, 10, &[1]),
+        of(Kind::Crash, 300, &[2]),
+        of(Kind::Upgrade, 400, &[1, 2]),
+        of(Kind::Upgrade, 410, &[2]),
+    ];
+    let mut machine = machine_of_both(scenario, TestModes::default());
+    boot(&mut machine);
+    run_seed(&mut machine, 5);
+    let effects: Vec<Effect> = machine.world.faults.record().map(|(_, effect)| effect).collect();
+    let nones =
+        ["those of its services that run are of this version already", "none of its services runs"];
+    assert_eq!(effects, [Effect::Begun, Effect::Begun, Effect::None(nones[0]), Effect::None(nones[1])]);
+}
+
 /// Whatever else happens to the machines, every mode of the tests agrees, and all services are up at the end: a machine that is replaced has the version that
 /// its services have.
 #[test]
