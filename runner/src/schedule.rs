@@ -11,7 +11,8 @@ use bloodhound_decisions::{AT_ITS_TIME, Choice, Concern, Decisions, Epoch, Log, 
 use bloodhound_faults::{Begins, Declaration, FaultSpec, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
 use bloodhound_sim::faults::{
-    Effect, Fault, FaultId, LATER, Planned, Scheduled, Trigger, What, drawn as drawn_by_seed, phase_end,
+    Effect, Fault, FaultId, LATER, Planned, Scheduled, Single, Trigger, What, drawn as drawn_by_seed,
+    phase_end,
 };
 use bloodhound_sim::timeline;
 use bloodhound_workloads::http::workload_end;
@@ -198,12 +199,17 @@ fn single(outcome: &Outcome) -> Result<Vec<String>, Failure> {
             outcome.seed
         )));
     }
-    let one = |(kind, node, nth): &(Kind, NodeId, u64)| {
+    let volumes = &outcome.scenario.planning.volumes;
+    let one = |Single { kind, node, volume, nth }: &Single| {
         let late = match kind {
             Kind::DnsDelay => format!(", time_ms: {}", decimal(late(*node, *nth, outcome), 6)),
             _ => String::new(),
         };
-        format!("nth: {nth}, fault: {kind}, service: {}{late}", name(*node, outcome))
+        let place = match volume.and_then(|volume| volumes.get(volume.0 as usize)) {
+            Some(volume) => format!("volume: {}", quoted(&volume.name)),
+            None => format!("service: {}", name(*node, outcome)),
+        };
+        format!("nth: {nth}, fault: {kind}, {place}{late}")
     };
     Ok(outcome.met.iter().map(one).collect())
 }

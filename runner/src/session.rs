@@ -24,7 +24,7 @@ use bloodhound_net::NodeId;
 use bloodhound_platform::code_points::Mark;
 use bloodhound_sim::console::ConsoleLog;
 use bloodhound_sim::event::Listener;
-use bloodhound_sim::faults::{Effect, Planned};
+use bloodhound_sim::faults::{Effect, Planned, Single};
 use bloodhound_sim::notice::LogEntry;
 use bloodhound_sim::profile::Profile;
 use bloodhound_sim::scenario::{FaultSpec, Scenario};
@@ -267,8 +267,8 @@ pub struct Outcome {
     pub stopped_packets: Option<BTreeMap<usize, u64>>,
     /// How many operations were asked about, by kind.
     pub asked: BTreeMap<Kind, u64>,
-    /// Operations and questions that met faults: kind, whose, and their numbers among those that were asked about.
-    pub met: Vec<(Kind, NodeId, u64)>,
+    /// Operations, questions and power failures that met faults.
+    pub met: Vec<Single>,
     /// The same for reports.
     pub faults: Vec<crate::report::FaultRecord>,
     /// What happened.

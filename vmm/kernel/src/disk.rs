@@ -278,17 +278,12 @@ impl Ctx<'_> {
     /// Whether the disk writes a block of a file to the place of another one when the file is synced: which block, and where it goes. Never if nothing is to be
     /// written, or nothing else is on the disk.
     fn goes_astray(&mut self, ino: Ino) -> Option<(u64, Block)> {
-        let nth = if self.is_hit(ino) { self.hazard_on(Kind::Misdirected, ino)? } else { return None };
+        let hit = if self.is_hit(ino) { self.hit_on(Kind::Misdirected, ino)? } else { return None };
         let blocks = self.node.vfs.blocks_to_write(ino);
-        let block = *self.one_of(nth, "block", &blocks)?;
+        let block = *self.one_of(hit.nth, "block", &blocks)?;
         // What is about a volume stays within it.
-        let volume = self
-            .node
-            .vfs
-            .volume_of(ino)
-            .filter(|_| self.container().hazards.is_of_volumes(Kind::Misdirected));
-        let places = self.node.vfs.places_on_disk((ino, block), volume);
-        Some((block, *self.one_of(nth, "place", &places)?))
+        let places = self.node.vfs.places_on_disk((ino, block), hit.within);
+        Some((block, *self.one_of(hit.nth, "place", &places)?))
     }
 
     fn one_of<'a, T>(&mut self, nth: u64, part: &str, all: &'a [T]) -> Option<&'a T> {

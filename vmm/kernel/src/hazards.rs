@@ -34,12 +34,15 @@ pub struct OfVolumes {
     pub only: BTreeMap<Kind, BTreeSet<Volume>>,
     /// Operations that are hit whatever the rate: by kind and volume, their numbers among those on the volume's files, from 1.
     pub named: BTreeMap<(Kind, Volume), BTreeSet<u64>>,
+    /// Of which kinds operations on a volume's files have numbers: where they are named, or the kind is met on the volume, in whichever container that mounts
+    /// it.
+    pub counted: BTreeSet<(Kind, Volume)>,
 }
 
 impl OfVolumes {
     /// Whether no fault is about a volume.
     pub fn is_empty(&self) -> bool {
-        self.only.is_empty() && self.named.is_empty()
+        self.only.is_empty() && self.named.is_empty() && self.counted.is_empty()
     }
 
     /// Whether operations of a kind are named.
@@ -72,9 +75,9 @@ pub struct Hazards {
     force: Option<Arc<InForce>>,
     /// Operations that were asked about since rates were in force first, by kind.
     pub asked: BTreeMap<Kind, u64>,
-    /// Those of them that met a fault, by their numbers from 1.
-    pub met: BTreeMap<Kind, Vec<u64>>,
-    /// Operations on files of a volume that were asked about because some of them are named, by kind and volume.
+    /// Those of them that met a fault, by their numbers from 1: among the operations on a volume's files if the fault keeps to that.
+    pub met: BTreeMap<Kind, Vec<(Option<Volume>, u64)>>,
+    /// Operations on files of a volume that were asked about and have numbers there, by kind and volume.
     of_volumes: BTreeMap<(Kind, Volume), u64>,
 }
 
@@ -91,16 +94,19 @@ impl Hazards {
         self.force = any.then(|| Arc::new(InForce { rates, named, volumes }));
     }
 
-    /// Whether faults of a kind are about volumes.
-    pub(crate) fn is_of_volumes(&self, kind: Kind) -> bool {
-        let of = |volumes: &OfVolumes| volumes.only.contains_key(&kind) || volumes.names(kind);
-        self.force.as_ref().is_some_and(|force| of(&force.volumes))
-    }
-
     /// Whether any are in force.
     pub fn in_force(&self) -> bool {
         self.force.is_some()
     }
+}
+
+/// That an operation meets a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hit {
+    /// The number by which the kind's choices for the operation are named.
+    pub(crate) nth: u64,
+    /// The volume that the fault keeps to: it was named of that, or its kind is met on volumes alone.
+    pub(crate) within: Option<Volume>,
 }
 
 /// A fault that an operation of a program met.
@@ -144,17 +150,23 @@ impl Ctx<'_> {
     /// The same; if it does, the number by which the kind's choices for this operation are named.
     #[inline]
     pub(crate) fn hazard_with(&mut self, kind: Kind) -> Option<u64> {
-        if self.container().hazards.in_force() { self.ask(kind, None) } else { None }
+        if self.container().hazards.in_force() { Some(self.ask(kind, None)?.nth) } else { None }
     }
 
     /// The same for an operation on a file.
     #[inline]
     pub(crate) fn hazard_on(&mut self, kind: Kind, ino: Ino) -> Option<u64> {
+        Some(self.hit_on(kind, ino)?.nth)
+    }
+
+    /// The same, with the volume that the fault keeps to.
+    #[inline]
+    pub(crate) fn hit_on(&mut self, kind: Kind, ino: Ino) -> Option<Hit> {
         if self.container().hazards.in_force() { self.ask(kind, Some(ino)) } else { None }
     }
 
     #[cold]
-    fn ask(&mut self, kind: Kind, ino: Option<Ino>) -> Option<u64> {
+    fn ask(&mut self, kind: Kind, ino: Option<Ino>) -> Option<Hit> {
         let force = self.container().hazards.force.clone()?;
         let (rate, named) = (force.rates.get(&kind), force.named.get(&kind));
         let volume =
@@ -164,7 +176,7 @@ impl Ctx<'_> {
         if rate.is_none() && named.is_none() && !counts || !self.process().is_of_service() {
             return None;
         }
-        let is_counted = |volume: &Volume| force.volumes.named.contains_key(&(kind, *volume));
+        let is_counted = |volume: &Volume| force.volumes.counted.contains(&(kind, *volume));
         let of_volume = volume.filter(is_counted).map(|volume| (volume, self.number_on(kind, volume)));
         let by_volume = force.names(kind, of_volume);
         let only = force.volumes.only.get(&kind);
@@ -182,10 +194,15 @@ impl Ctx<'_> {
         *asked += 1;
         let site = self.hazard_site(kind, nth, "happens");
         let happens = self.outside.decisions.chance(site, rate.copied().unwrap_or(0)) || is_named;
-        if happens {
-            self.node.container_mut(container).hazards.met.entry(kind).or_default().push(number);
+        if !happens {
+            return None;
         }
-        happens.then_some(nth)
+        let within = of_volume.filter(|_| by_volume || only.is_some());
+        // What a fault does is the same either way, but for one that reaches beyond the file.
+        let by_place = within.filter(|_| kind == Kind::Misdirected);
+        let met = by_place.map_or((None, number), |(volume, number)| (Some(volume), number));
+        self.node.container_mut(container).hazards.met.entry(kind).or_default().push(met);
+        Some(Hit { nth, within: within.map(|(volume, _)| volume) })
     }
 
     /// The number of an operation among those of a kind on files of a volume, whoever makes them, from 1.

@@ -527,6 +527,7 @@ fn operations_on_a_volume_meet_faults_by_rate_and_by_number() {
     let only = OfVolumes {
         only: [(Kind::FsyncFail, [VOLUME].into())].into(),
         named: [((Kind::WriteFail, VOLUME), [2].into())].into(),
+        counted: [(Kind::FsyncFail, VOLUME), (Kind::WriteFail, VOLUME)].into(),
     };
     let hazards = &mut b.node.container_mut(ContainerId(0)).hazards;
     hazards.set_with(&rates, &Arc::default(), &Arc::new(only));
@@ -540,6 +541,49 @@ fn operations_on_a_volume_meet_faults_by_rate_and_by_number() {
     assert_eq!(b.write(there, b"data"), Ok(4));
     // Among all writes of the service it is the fourth: by that it can be named as well.
     let hazards = &b.node.container(ContainerId(0)).hazards;
-    assert_eq!((&hazards.met[&Kind::WriteFail][..], hazards.asked[&Kind::WriteFail]), (&[4][..], 5));
-    assert_eq!((&hazards.met[&Kind::FsyncFail][..], hazards.asked[&Kind::FsyncFail]), (&[1][..], 1));
+    assert_eq!((&hazards.met[&Kind::WriteFail][..], hazards.asked[&Kind::WriteFail]), (&[(None, 4)][..], 5));
+    assert_eq!((&hazards.met[&Kind::FsyncFail][..], hazards.asked[&Kind::FsyncFail]), (&[(None, 1)][..], 1));
+}
+
+/// Whether a block stays on the volume is a matter of the single write: of what is named of the volume it does, of what a rate hits it need not.
+#[test]
+fn a_block_stays_on_the_volume_of_which_the_write_is_named() {
+    let many = 12;
+    let wheres = |rates: Rates, of: OfVolumes| {
+        let mut b = Bench::on_disk(Some(DiskModel::Ordered));
+        b.node.vfs.mount(&mut b.base, b"/volume", MountSpec::Volume { read_only: false }).expect("a mount");
+        b.node.vfs.name_volume(b"/volume", VOLUME);
+        for path in ["/one", "/two", "/volume/other"] {
+            let fd = b.open(path, CREATE).unwrap();
+            b.write(fd, &[1; 8192]).unwrap();
+            b.call(nr::fsync, &[fd]).unwrap();
+        }
+        let hazards = &mut b.node.container_mut(ContainerId(0)).hazards;
+        hazards.set_with(&Arc::new(rates), &Arc::default(), &Arc::new(of));
+        for nth in 0..many {
+            let fd = b.open(&format!("/volume/{nth}"), CREATE).unwrap();
+            b.write(fd, &[2; 4096]).unwrap();
+            assert_eq!(b.call(nr::fsync, &[fd]), Ok(0));
+        }
+        let stay = told(&mut b).iter().filter(|met| met.3.contains(" of /volume/")).count();
+        let met = b.node.container(ContainerId(0)).hazards.met[&Kind::Misdirected].clone();
+        (stay, met)
+    };
+    let numbers: std::collections::BTreeSet<u64> = (1..=many).collect();
+    let key = (Kind::Misdirected, VOLUME);
+    let of_volume: Vec<_> = (1..=many).map(|number| (Some(VOLUME), number)).collect();
+    let named = OfVolumes { named: [(key, numbers)].into(), counted: [key].into(), ..OfVolumes::default() };
+    assert_eq!(wheres(Rates::new(), named), (many as usize, of_volume.clone()));
+    let rate = || Rates::from([(Kind::Misdirected, ALWAYS)]);
+    let only = OfVolumes {
+        only: [(Kind::Misdirected, [VOLUME].into())].into(),
+        counted: [key].into(),
+        ..OfVolumes::default()
+    };
+    assert_eq!(wheres(rate(), only), (many as usize, of_volume));
+    // Another write of the kind is named of the volume.
+    let other =
+        OfVolumes { named: [(key, [100].into())].into(), counted: [key].into(), ..OfVolumes::default() };
+    let (stay, met) = wheres(rate(), other);
+    assert!(stay < many as usize && met.iter().all(|(volume, _)| volume.is_none()), "{stay} {met:?}");
 }

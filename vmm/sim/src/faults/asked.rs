@@ -10,7 +10,7 @@ use bloodhound_faults::{FaultSpec, Group, Kind};
 use bloodhound_kernel::hazards::{Injected, Named, OfVolumes, Rates};
 use bloodhound_net::NodeId;
 
-use super::{Planning, Scheduled, Trigger};
+use super::{Planning, Scheduled, Single, Trigger};
 use crate::machine::Machine;
 use crate::notice::Notice;
 use crate::world::World;
@@ -32,6 +32,8 @@ fn named(planning: &Planning, node: NodeId) -> Named {
 fn of_volumes(planning: &Planning, node: NodeId) -> OfVolumes {
     let mut of = OfVolumes::default();
     for (kind, volumes) in &planning.only_volumes {
+        let mounted = volumes.iter().filter(|volume| planning.mounts(node, **volume));
+        of.counted.extend(mounted.map(|volume| (*kind, *volume)));
         if !planning.only.get(kind).is_some_and(|only| only.contains(&node)) {
             of.only.insert(*kind, volumes.iter().copied().collect());
         }
@@ -41,6 +43,7 @@ fn of_volumes(planning: &Planning, node: NodeId) -> OfVolumes {
             && planning.mounts(node, volume)
         {
             of.named.entry((entry.kind, volume)).or_default().insert(*nth);
+            of.counted.insert((entry.kind, volume));
         }
     }
     of
@@ -78,13 +81,14 @@ impl World {
         all
     }
 
-    /// The operations of programs, questions to name servers, and power failures, that met faults: kind, whose, and their numbers among those that were
-    /// asked about.
-    pub fn met(&self) -> Vec<(Kind, NodeId, u64)> {
+    /// The operations of programs, questions to name servers, and power failures, that met faults.
+    pub fn met(&self) -> Vec<Single> {
         let mut all = self.faults.questioned.clone();
         for container in self.nodes.values().flat_map(|node| &node.containers) {
-            for (kind, numbers) in &container.hazards.met {
-                all.extend(numbers.iter().map(|number| (*kind, container.id, *number)));
+            let node = container.id;
+            for (kind, met) in &container.hazards.met {
+                let one = |(volume, nth): &(_, u64)| Single { kind: *kind, node, volume: *volume, nth: *nth };
+                all.extend(met.iter().map(one));
             }
         }
         all.sort();

@@ -59,6 +59,7 @@ use bloodhound_faults::{FaultSpec, Kind, timed_kinds};
 use bloodhound_kernel::ids::{Pid, Tid};
 use bloodhound_kernel::node::{Costs, MachineId};
 use bloodhound_net::{Hole, HoleId, NodeId, PartitionId};
+use bloodhound_vfs::Volume;
 
 use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
@@ -283,8 +284,8 @@ pub struct Faults {
     questions: BTreeMap<NodeId, u64>,
     /// How many power failures each machine has had at which a file could be lost.
     failures: BTreeMap<MachineId, u64>,
-    /// Questions and power failures that a fault met: its kind, whose, and their numbers among those.
-    pub questioned: Vec<(Kind, NodeId, u64)>,
+    /// Questions and power failures that a fault met.
+    pub questioned: Vec<Single>,
     /// Written entries whose trigger has not come.
     waiting: Vec<Waiting>,
     /// Triggers came at these times, and their faults begin before anything else happens.
@@ -293,6 +294,19 @@ pub struct Faults {
     pub hits: BTreeMap<Kind, u64>,
     /// How many packets each partition stopped, by its entry.
     pub stopped: BTreeMap<usize, u64>,
+}
+
+/// A single operation of a program, question to a name server or power failure that a fault met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Single {
+    /// The kind of the fault.
+    pub kind: Kind,
+    /// Whose it was.
+    pub node: NodeId,
+    /// The volume that was to be hit, if not whatever the service has.
+    pub volume: Option<Volume>,
+    /// Its number among those of the service, or of the volume, from 1.
+    pub nth: u64,
 }
 
 impl Faults {

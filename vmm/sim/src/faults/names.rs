@@ -10,7 +10,7 @@ use bloodhound_decisions::{Fate, Site};
 use bloodhound_faults::Kind;
 use bloodhound_net::{NodeId, Packet, ServerAnswer};
 
-use super::Trigger;
+use super::{Single, Trigger};
 use crate::event::Event;
 use crate::machine::Machine;
 use crate::notice::Notice;
@@ -83,7 +83,7 @@ impl Machine {
         };
         if let Some(fault) = fault {
             let kind = if late > 0 { Kind::DnsDelay } else { Kind::DnsFail };
-            self.world.faults.questioned.push((kind, owner, number));
+            self.world.faults.questioned.push(Single { kind, node: owner, volume: None, nth: number });
             self.tell_name_fault(owner, fault, clock);
         }
         if silent {

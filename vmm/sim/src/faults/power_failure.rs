@@ -12,7 +12,7 @@ use bloodhound_net::{NodeId, Stack};
 use bloodhound_vfs::{Aspect, PowerReport, Volume};
 
 use super::disk_quota::place;
-use super::{Draw, FaultId, Names, Planning, Room};
+use super::{Draw, FaultId, Names, Planning, Room, Single};
 use crate::machine::Machine;
 use crate::notice::{Notice, Target};
 use crate::record::Parts;
@@ -214,7 +214,8 @@ fn lose_a_file(machine: &mut Machine, on: MachineId, first: NodeId, entry: usize
     if let Some(path) = node.vfs.vanish((mounts, volume), which) {
         let faults = &mut machine.world.faults;
         *faults.hits.entry(Kind::VanishedFile).or_default() += 1;
-        faults.questioned.push((Kind::VanishedFile, service, number));
+        let met = Single { kind: Kind::VanishedFile, node: service, volume, nth: number };
+        faults.questioned.push(met);
         machine.note(Some(service), Notice::Target(Target::File(path)));
     }
 }

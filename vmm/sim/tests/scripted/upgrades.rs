@@ -201,8 +201,7 @@ fn who_is_down_makes_no_upgrade_begin() {
     boot(&mut machine);
     run_seed(&mut machine, 5);
     let effects: Vec<Effect> = machine.world.faults.record().map(|(_, effect)| effect).collect();
-    let nones =
-        ["those of its services that run are of this version already", "none of its services runs"];
+    let nones = ["those of its services that run are of this version already", "none of its services runs"];
     assert_eq!(effects, [Effect::Begun, Effect::Begun, Effect::None(nones[0]), Effect::None(nones[1])]);
 }
 
