@@ -551,8 +551,9 @@ fn a_block_stays_on_the_volume_of_which_the_write_is_named() {
     let many = 12;
     let wheres = |rates: Rates, of: OfVolumes| {
         let mut b = Bench::on_disk(Some(DiskModel::Ordered));
-        b.node.vfs.mount(&mut b.base, b"/volume", MountSpec::Volume { read_only: false }).expect("a mount");
-        b.node.vfs.name_volume(b"/volume", VOLUME);
+        let spec = MountSpec::Volume { read_only: false };
+        let id = b.node.vfs.mount(&mut b.base, b"/volume", spec).expect("a mount");
+        b.node.vfs.name_volume(id, VOLUME);
         for path in ["/one", "/two", "/volume/other"] {
             let fd = b.open(path, CREATE).unwrap();
             b.write(fd, &[1; 8192]).unwrap();
