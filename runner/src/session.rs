@@ -20,7 +20,6 @@ use bloodhound_config::{Project, Selection, usual_files};
 use bloodhound_decisions::{Decisions, Divergence, Log};
 use bloodhound_faults::Kind;
 use bloodhound_images::Resolver;
-use bloodhound_net::NodeId;
 use bloodhound_platform::code_points::Mark;
 use bloodhound_sim::console::ConsoleLog;
 use bloodhound_sim::event::Listener;
