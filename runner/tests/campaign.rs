@@ -252,15 +252,15 @@ fn a_service_that_cannot_start_is_an_environment_error() {
 fn an_unsupported_call_is_named() {
     let dir = python_kv("python-kv-unsupported");
     let server = std::fs::read_to_string(dir.join("server.py")).expect("the server");
-    // prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_EARLY)
+    // SO_TIMESTAMPING with SOF_TIMESTAMPING_TX_SOFTWARE
     let asking = server.replace(
         "print('listening'",
-        "import ctypes\nctypes.CDLL(None).syscall(157, 33, 1, 1, 0, 0)\nprint('listening'",
+        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).setsockopt(1, 37, 2)\nprint('listening'",
     );
     std::fs::write(dir.join("server.py"), asking).expect("a server");
     let result = bloodhound(&dir, &["test", "--seeds", "1"]);
     assert_eq!(code(&result), 7, "{}", text(&result));
-    assert!(text(&result).contains("PR_MCE_KILL"), "{}", text(&result));
+    assert!(text(&result).contains("SO_TIMESTAMPING"), "{}", text(&result));
 }
 
 /// A stack of shell scripts that never gets ready.
