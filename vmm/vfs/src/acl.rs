@@ -178,12 +178,12 @@ impl Acl {
             };
             match tag {
                 Tag::User if *id == cred.uid => return masked(),
-                Tag::GroupObj | Tag::Group => {
-                    if cred.in_group(if *tag == Tag::GroupObj { gid } else { *id }) {
-                        in_some_group = true;
-                        if want & !rights == 0 {
-                            return masked();
-                        }
+                Tag::GroupObj | Tag::Group
+                    if cred.in_group(if *tag == Tag::GroupObj { gid } else { *id }) =>
+                {
+                    in_some_group = true;
+                    if want & !rights == 0 {
+                        return masked();
                     }
                 }
                 Tag::Other => return !in_some_group && want & !rights == 0,
