@@ -155,8 +155,11 @@ impl Node {
                 return Err(e);
             }
         };
+        let sibling = self.next_sibling();
         let process = self.process_mut(child);
         (process.ppid, process.sid, process.exit_signal) = (init, init, c::SIGCHLD as u32);
+        // As if init's thread had made it: that thread is asked whether it blocks SIGCHLD when the command ends.
+        (process.parent_thread, process.sibling) = (Tid(init.0), sibling);
         self.task_mut(Tid(init.0)).regs.rbx = u64::from(child.number());
         Ok(init)
     }
