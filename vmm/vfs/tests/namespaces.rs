@@ -175,16 +175,24 @@ fn a_volume_that_is_empty_is_filled_from_the_place_of_each_further_mount() {
     assert_eq!(pair.find(second, "/srv/www/index.html"), Err(Fail::Errno(Errno::ENOENT)));
 }
 
-#[test]
-fn a_container_that_starts_anew_leaves_the_others_what_they_have() {
-    let mut pair = pair();
-    let second = pair.second;
-    let tmpfs = || MountSpec::Tmpfs { mode: 0o1777, size: None, owner: (0, 0) };
-    for ns in [FIRST, second] {
+fn tmpfs() -> MountSpec {
+    MountSpec::Tmpfs { mode: 0o1777, size: None, owner: (0, 0) }
+}
+
+/// Gives both a volume, and a file in memory.
+fn with_data_and_tmp(pair: &mut Pair) {
+    for ns in [FIRST, pair.second] {
         pair.mount(ns, "/data", volume(false));
         pair.mount(ns, "/tmp", tmpfs());
         pair.write(ns, "/tmp/file", b"x").unwrap();
     }
+}
+
+#[test]
+fn a_container_that_starts_anew_leaves_the_others_what_they_have() {
+    let mut pair = pair();
+    let second = pair.second;
+    with_data_and_tmp(&mut pair);
     let shm = || MountSpec::Shared { key: 8, of: Box::new(tmpfs()), subpath: Vec::new(), nocopy: false };
     pair.mount(FIRST, "/shm", shm());
     pair.mount(second, "/shm", shm());
@@ -203,11 +211,8 @@ fn a_container_that_starts_anew_leaves_the_others_what_they_have() {
 fn a_container_that_is_made_of_another_image_keeps_its_volumes() {
     let mut pair = pair();
     let second = pair.second;
-    let tmpfs = || MountSpec::Tmpfs { mode: 0o1777, size: None, owner: (0, 0) };
+    with_data_and_tmp(&mut pair);
     for ns in [FIRST, second] {
-        pair.mount(ns, "/data", volume(false));
-        pair.mount(ns, "/tmp", tmpfs());
-        pair.write(ns, "/tmp/file", b"x").unwrap();
         pair.write(ns, "/etc/own", b"x").unwrap();
     }
     let alone = MountSpec::Shared {
