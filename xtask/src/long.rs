@@ -280,7 +280,7 @@ mod tests {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             chosen(campaigns(), &names).map(|chosen| chosen.len()).ok()
         };
-        assert_eq!(count(&[]), Some(DATABASES.len() + 5));
+        assert_eq!(count(&[]), Some(DATABASES.len() + 6));
         assert_eq!(count(&["power"]), Some(DATABASES.len()));
         assert_eq!(count(&["power-sqlite", "kv-no-fsync"]), Some(2));
         assert_eq!(count(&["power", "pwer"]), None);
