@@ -63,7 +63,6 @@ impl Node {
         self.charge(tid, cost);
         self.note_looks(tid, &call);
         let task = self.task_mut(tid);
-        task.syscalls += 1;
         // Taken also when a filter refuses the call, as the deadline is that of this call only.
         let restart_deadline = task.restart_deadline.take();
         let judged = task.seccomp != crate::seccomp::Seccomp::Off;
@@ -104,7 +103,10 @@ impl Node {
                 }
                 self.suspend(tid, call, run, *sleep, outside)
             }
-            result => self.conclude(tid, None, result),
+            result => {
+                self.account_io(tid, &call, &result);
+                self.conclude(tid, None, result)
+            }
         }
     }
 
@@ -148,6 +150,7 @@ impl Node {
         match result {
             Err(Stop::Block(sleep)) => self.suspend(tid, call, run, *sleep, outside),
             result => {
+                self.account_io(tid, &call, &result);
                 self.unpin(&run.pins, outside.base);
                 self.conclude(tid, saved_mask, result)
             }
@@ -167,6 +170,7 @@ impl Node {
         let Sleep { wait, progress } = sleep;
         let Run { pins, timeout, paid } = run;
         if self.interrupts(tid, &wait) {
+            self.account_io(tid, &call, &Err(Stop::Errno(Errno::EINTR)));
             let outcome = self.interrupt(tid, &wait);
             self.unpin(&pins, outside.base);
             return outcome;
@@ -231,6 +235,7 @@ impl Node {
         }
         self.wake(tid, false);
         let Some(Woken { blocked, .. }) = self.task_mut(tid).woken.take() else { return };
+        self.account_io(tid, &blocked.call, &Err(Stop::Errno(Errno::EINTR)));
         self.interrupt(tid, &blocked.wait);
         self.unpin(&blocked.files, base);
     }

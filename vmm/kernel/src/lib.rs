@@ -31,6 +31,7 @@ pub mod ids;
 pub mod inet;
 pub mod init;
 pub mod inotify;
+pub mod io_account;
 pub mod ipc;
 pub mod lease;
 pub mod locks;

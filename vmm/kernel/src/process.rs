@@ -8,6 +8,7 @@ use bloodhound_abi::structs::{Rlimit, Siginfo};
 use bloodhound_persistent::Map;
 
 use crate::ids::*;
+use crate::io_account::IoAccount;
 
 /// One slot of a descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,6 +225,8 @@ pub struct Process {
     pub cpu: CpuTime,
     /// The same for waited-for children.
     pub children_cpu: CpuTime,
+    /// What its tasks have read and written, ended ones too.
+    pub io: IoAccount,
     /// The most pages that memory had which it has given back, by execve(2) or at its end.
     pub peak: u64,
     /// The largest such number of waited-for children and theirs.

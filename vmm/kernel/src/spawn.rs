@@ -16,6 +16,7 @@ use crate::ctx::*;
 use crate::exec::{AT_CWD, Origin, Program};
 use crate::file::Console;
 use crate::ids::*;
+use crate::io_account::IoAccount;
 use crate::memory::{PROCESS, TASK};
 use crate::mm::Mm;
 use crate::node::Node;
@@ -94,6 +95,7 @@ impl Node {
             next_timer: 0,
             cpu: CpuTime::default(),
             children_cpu: CpuTime::default(),
+            io: IoAccount::default(),
             peak: 0,
             children_peak: 0,
             started: self.own_time(),

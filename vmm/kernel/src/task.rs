@@ -9,6 +9,7 @@ use bloodhound_decisions::Lineage;
 
 use crate::credentials::Credentials;
 use crate::ids::*;
+use crate::io_account::IoAccount;
 use crate::process::CpuTime;
 use crate::shared::Common;
 use crate::wait::{Blocked, Left, Woken};
@@ -193,8 +194,8 @@ pub struct Task {
     /// When the interrupted call that is restarted next has to end, instead of after its whole relative timeout
     /// (`restart_block` of Linux).
     pub restart_deadline: Option<SimTime>,
-    /// System calls made, for reports.
-    pub syscalls: u64,
+    /// What it has read and written.
+    pub io: IoAccount,
     /// Virtual time charged to it, ns.
     pub cpu: CpuTime,
     /// Its name for choices: by descent, for its number depends on which other tasks were made before.
@@ -249,7 +250,7 @@ impl Task {
             cr2: 0,
             left: None,
             restart_deadline: None,
-            syscalls: 0,
+            io: IoAccount::default(),
             cpu: CpuTime::default(),
             lineage: Lineage::default(),
             children: 0,

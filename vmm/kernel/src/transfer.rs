@@ -149,7 +149,10 @@ impl Ctx<'_> {
         }
         let end = match &self.node.files[id].kind {
             FileKind::Regular(ino) => self.node.vfs.size(*ino),
-            FileKind::Synthetic { .. } if offset == 0 => self.refresh_synthetic(id)?.len() as u64,
+            // Made where nothing is made yet as well: read at an offset first (traverse() in seq_file.c).
+            FileKind::Synthetic { data, .. } if offset == 0 || data.is_empty() => {
+                self.refresh_synthetic(id)?.len() as u64
+            }
             FileKind::Synthetic { data, .. } => data.len() as u64,
             FileKind::Device { dev, .. } => return self.device_readable(*dev, max),
             FileKind::Mq(id) => self.mq_status(*id).len() as u64,

@@ -121,7 +121,7 @@ impl Ctx<'_> {
     /// Of all that are in the session (proc_sched_autogroup_set_nice).
     fn set_autogroup(&mut self, pid: Pid, nice: i32, privileged: bool) -> SysResult<()> {
         let nice = i8::try_from(nice).ok().filter(|nice| (-20..=19).contains(nice)).ok_or(Errno::EINVAL)?;
-        if nice < 0 && !privileged {
+        if nice < 0 && !privileged && !self.may_be_so_nice(self.pid, i32::from(nice)) {
             return err(Errno::EPERM);
         }
         let session = self.node.process(pid).sid;

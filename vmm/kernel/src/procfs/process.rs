@@ -11,6 +11,7 @@ use crate::caps::Caps;
 use crate::credentials::Credentials;
 use crate::file::{File, FileKind};
 use crate::ids::*;
+use crate::io_account::IoAccount;
 use crate::path::{Place, Synth, cwd_place, place_of};
 use crate::process::{CpuTime, FdTable, Process};
 use crate::shared::FsPlace;
@@ -22,6 +23,8 @@ struct Who<'a> {
     process: &'a Process,
     task: Option<&'a Task>,
     tid: u32,
+    /// In the directory of the process, whose files tell of all its threads together; else in one of `task`.
+    whole: bool,
 }
 
 enum Content {
@@ -233,13 +236,17 @@ impl View<'_> {
 
     /// The text of `/proc/number/rest`.
     pub(super) fn process_text(&self, number: u32, rest: &str) -> Result<Vec<u8>, Errno> {
+        self.text_of(number, rest, true)
+    }
+
+    fn text_of(&self, number: u32, rest: &str, whole: bool) -> Result<Vec<u8>, Errno> {
         let process = self.process(number).ok_or(Errno::ESRCH)?;
         let (first, tail) = rest.split_once('/').unwrap_or((rest, ""));
         match (first, tail) {
             ("net", tail) => self.table_text(net::TABLE, tail),
             ("task", tail) => {
                 let (name, inner) = tail.split_once('/').unwrap_or((tail, ""));
-                self.process_text(self::number(name).ok_or(Errno::ENOENT)?, inner)
+                self.text_of(self::number(name).ok_or(Errno::ENOENT)?, inner, false)
             }
             ("fdinfo", fd) => {
                 let fd = self::number(fd).ok_or(Errno::ENOENT)? as i32;
@@ -250,7 +257,7 @@ impl View<'_> {
             (name, _) => {
                 let (.., make) = FILES.iter().find(|(known, ..)| *known == name).ok_or(Errno::ENOENT)?;
                 let task = self.node.tasks.get(&self.pid.ns().tid(number));
-                let who = Who { process, task, tid: number };
+                let who = Who { process, task, tid: number, whole };
                 Ok(match make {
                     Bytes(make) => make(self, &who),
                     Text(make) => make(self, &who).into_bytes(),
@@ -357,7 +364,8 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let mut out = format!("{} (", who.tid).into_bytes();
     out.extend_from_slice(&name);
     let both = |cpu: CpuTime| format!("{} {}", system::ticks(cpu.user()), system::ticks(cpu.system()));
-    let times = format!("{} {}", both(p.cpu), both(p.children_cpu));
+    let cpu = who.task.filter(|_| !who.whole).map_or(p.cpu, |task| task.cpu);
+    let times = format!("{} {}", both(cpu), both(p.children_cpu));
     out.extend_from_slice(
         format!(
             ") {} {} {} {} {terminal} {group} 4194304 0 0 0 0 {times} {} {} {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
@@ -446,14 +454,12 @@ fn status_signals(view: &View<'_>, who: &Who<'_>) -> String {
     )
 }
 
-/// /proc/PID/io; only the system calls are counted.
-fn io(view: &View<'_>, who: &Who<'_>) -> String {
-    let calls: u64 =
-        who.process.threads.iter().filter_map(|t| view.node.tasks.get(t)).map(|t| t.syscalls).sum();
+/// /proc/PID/io, of a process or of one thread. That calls had to wait for storage is not modelled: nothing was read from it or written to it.
+fn io(_: &View<'_>, who: &Who<'_>) -> String {
+    let account = who.task.filter(|_| !who.whole).map_or(who.process.io, |task| task.io);
+    let IoAccount { rchar, wchar, syscr, syscw } = account;
     format!(
-        "rchar: 0\nwchar: 0\nsyscr: {}\nsyscw: {}\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n",
-        calls / 2,
-        calls - calls / 2
+        "rchar: {rchar}\nwchar: {wchar}\nsyscr: {syscr}\nsyscw: {syscw}\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n"
     )
 }
 

@@ -269,7 +269,7 @@ impl Ctx<'_> {
         // "The child does not inherit timers from its parent (setitimer(2), alarm(2), timer_create(2))."
         (child.itimer, child.timers, child.cpu_timers) = (None, Default::default(), [None; 2]);
         child.next_timer = 0;
-        (child.cpu, child.children_cpu) = Default::default();
+        (child.cpu, child.children_cpu, child.io) = Default::default();
         (child.peak, child.children_peak) = (0, 0);
         child.subreaper = false;
         child.did_exec = false;

@@ -16,7 +16,7 @@ const PRIO_USER: u32 = 2;
 
 impl Ctx<'_> {
     /// "RLIMIT_NICE [...] a ceiling to which the process's nice value can be raised [...]: 20 - rlim_cur" (getrlimit(2)).
-    pub(super) fn may_be_so_nice(&self, pid: Pid, nice: i32) -> bool {
+    pub(crate) fn may_be_so_nice(&self, pid: Pid, nice: i32) -> bool {
         let limits = &self.node.process(pid).limits;
         (20 - nice) as u64 <= limits[c::RLIMIT_NICE as usize].cur
     }

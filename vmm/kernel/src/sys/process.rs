@@ -297,6 +297,7 @@ impl Ctx<'_> {
             let p = self.node.process_mut(pid);
             let mut cpu = p.cpu;
             cpu += p.children_cpu;
+            let io = p.io;
             let peak = p.peak.max(p.children_peak);
             let news = |word, code, value| News { pid, uid, word, code, value, cpu, peak };
             if let (Some(status), true) = (p.zombie, options & c::WEXITED != 0) {
@@ -310,6 +311,7 @@ impl Ctx<'_> {
                     self.node.forget_process(pid);
                     let own = self.process_mut();
                     own.children_cpu += cpu;
+                    own.io += io;
                     own.children_peak = own.children_peak.max(peak);
                 }
                 return Ok(Some(news(status.wait_word(), code, value)));

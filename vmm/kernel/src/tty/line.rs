@@ -133,7 +133,9 @@ impl Ctx<'_> {
         let byte: u8 = self.read_obj(arg)?;
         let p = &mut self.node.ptys[pty];
         match (p.line(master), master) {
-            (Line::Tty, false) => p.input.flip.push_back(byte),
+            // The discipline drops what it has no room for (n_tty_receive_buf_common).
+            (Line::Tty, false) if p.typing_room() > 0 => p.input.flip.push_back(byte),
+            (Line::Tty, false) => {}
             (Line::Tty, true) => p.output.push_back(byte),
             (Line::Null | Line::Gone, _) => {}
         }
