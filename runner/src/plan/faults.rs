@@ -98,9 +98,9 @@ impl Planner<'_> {
         }
         let volumes: Vec<Volume> =
             targets.volumes.iter().filter_map(|name| volumes::number(&planning.volumes, name)).collect();
-        let of_volumes = volumes.iter().flat_map(|volume| mounting(planning, *volume));
+        let of_volumes = volumes.iter().filter_map(|volume| planning.stands_for(*volume, services));
         let first = targets.services.first().or(targets.volumes.first());
-        let any = nodes.iter().copied().chain(of_volumes).any(|node| may_be_hit(node, services));
+        let any = of_volumes.chain(nodes.iter().copied()).any(|node| may_be_hit(node, services));
         if let (false, Some(first)) = (any, first) {
             let text = format!(
                 "`faults.targets.{kind}` names no service that faults may hit: see `faults.process.services`"
@@ -125,8 +125,7 @@ impl Planner<'_> {
     ) -> Result<Option<(Volume, NodeId)>, Refusal> {
         let Some(name) = &entry.volume else { return Ok(None) };
         let volume = volumes::number(&planning.volumes, name);
-        let mut nodes = volume.into_iter().flat_map(|volume| mounting(planning, volume));
-        match (volume, nodes.find(|node| may_be_hit(*node, services))) {
+        match (volume, volume.and_then(|volume| planning.stands_for(volume, services))) {
             (Some(volume), Some(node)) => Ok(Some((volume, node))),
             _ => {
                 let text = format!("no service that faults may hit mounts the volume `{}`", name.value);
@@ -264,12 +263,6 @@ impl Planner<'_> {
 /// Whether faults may hit a service.
 fn may_be_hit(node: NodeId, services: &[ServiceSpec]) -> bool {
     services.iter().any(|service| service.node == node && service.faulty)
-}
-
-/// The services that mount a volume.
-fn mounting(planning: &Planning, volume: Volume) -> impl Iterator<Item = NodeId> + '_ {
-    let places = planning.volumes.get(volume.0 as usize).map_or(&[][..], |volume| &volume.places);
-    places.iter().map(|(node, _)| *node)
 }
 
 /// The nodes whose network stacks these use.

@@ -142,6 +142,11 @@ impl Planning {
         self.places_of(volume).iter().any(|(other, _)| *other == node)
     }
 
+    /// The service that stands for a volume: the first of these that mounts it and that faults may hit.
+    pub fn stands_for(&self, volume: Volume, services: &[ServiceSpec]) -> Option<NodeId> {
+        services.iter().find(|spec| spec.faulty && self.mounts(spec.node, volume)).map(|spec| spec.node)
+    }
+
     /// A volume with its name.
     pub(super) fn named(&self, volume: Volume) -> Option<NamedVolume> {
         let name = self.volumes.get(volume.0 as usize)?.name.clone();
@@ -245,7 +250,8 @@ pub(super) fn only(scenario: &Scenario, machines: &[NodeId]) -> BTreeMap<Kind, V
     let mut only = scenario.planning.only.clone();
     for (kind, volumes) in &scenario.planning.only_volumes {
         let nodes = only.entry(*kind).or_default();
-        nodes.extend(volumes.iter().filter_map(|volume| stands_for(scenario, *volume)));
+        let planning = &scenario.planning;
+        nodes.extend(volumes.iter().filter_map(|volume| planning.stands_for(*volume, &scenario.services)));
     }
     let machine =
         |node: &NodeId| scenario.services.iter().find(|s| s.node == *node).map(ServiceSpec::machine);
@@ -254,12 +260,6 @@ pub(super) fn only(scenario: &Scenario, machines: &[NodeId]) -> BTreeMap<Kind, V
         *named = machines.iter().filter(|first| hit.contains(&machine(first))).copied().collect();
     }
     only
-}
-
-/// The service that stands for a volume: the first one that mounts it and that faults may hit.
-fn stands_for(scenario: &Scenario, volume: Volume) -> Option<NodeId> {
-    let mounts = |spec: &&ServiceSpec| spec.faulty && scenario.planning.mounts(spec.node, volume);
-    scenario.services.iter().find(mounts).map(|spec| spec.node)
 }
 
 /// Which disks kinds may hit, where volumes are named.
@@ -271,7 +271,7 @@ pub(super) fn disks(scenario: &Scenario) -> Disks {
             disks.insert((*kind, *node), vec![None]);
         }
         for volume in volumes {
-            if let Some(node) = stands_for(scenario, *volume) {
+            if let Some(node) = planning.stands_for(*volume, &scenario.services) {
                 disks.entry((*kind, node)).or_default().push(planning.named(*volume));
             }
         }
