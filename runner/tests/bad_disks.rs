@@ -178,6 +178,29 @@ fn a_service_that_trusts_a_disk_that_lies_is_caught() {
     }
 }
 
+/// What is saved of them names the volume, and the same happens from the file.
+#[test]
+fn a_lie_about_a_volume_is_saved_with_it() {
+    for (kind, key) in
+        [("misdirected", "misdirected_write_rate: 0.05"), ("vanished-file", "vanished_file_rate: 0.5")]
+    {
+        let faults = format!("  targets: {{{kind}: [{{volume: data}}]}}\n{}", lying(key));
+        let dir = python(&format!("saved-{kind}"), TRUSTING, &faults);
+        let seeds = ["0", "1", "2"];
+        let failed = seeds.iter().find_map(|seed| {
+            let ran = run_in(&dir, &["run", "--seed", seed, "--save-faults", "faults.yaml"]);
+            (ran.code == Some(1)).then_some((seed, ran))
+        });
+        let (seed, ran) = failed.unwrap_or_else(|| panic!("{kind}: no seed fails"));
+        let saved = std::fs::read_to_string(dir.join("faults.yaml")).expect("the faults");
+        assert!(saved.contains(&format!("fault: {kind}, volume: data}}")), "{saved}");
+        let again = run_in(&dir, &["run", "--seed", seed, "--faults", "faults.yaml"]);
+        assert_eq!(again.code, Some(1), "{kind}: {}{}", again.stdout, again.stderr);
+        assert_eq!(told(&again, " fault    "), told(&ran, " fault    "), "{kind}");
+        assert_eq!(lines(&again, "one"), lines(&ran, "one"), "{kind}");
+    }
+}
+
 #[test]
 fn bad_values_point_at_their_place() {
     let dir = stack("values", "");
