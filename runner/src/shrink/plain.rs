@@ -10,6 +10,9 @@ use crate::session::Failure;
 const BLOCKS: usize = 1024;
 /// Searches of a value that a parameter of a fault is worth.
 const HALVINGS: usize = 3;
+/// What is drawn for each packet and each turn.
+pub(super) const SURPRISES: [(&str, Concern); 2] =
+    [("network", Concern::Network), ("scheduler", Concern::Scheduler)];
 
 impl Search<'_> {
     /// Makes all faults plain that the log does not name, and leaves out of those that operations meet, and of what power failures take, what it can.
@@ -54,6 +57,34 @@ impl Search<'_> {
         Ok(())
     }
 
+    /// Makes all choices of the network plain, and all of the scheduler, if it fails then: operations are left out of such a run more easily, in which
+    /// no other packet is late or lost for it. Costs a run each.
+    pub(super) fn plainest(&mut self) -> Result<(), Failure> {
+        for (name, concern) in SURPRISES {
+            self.all_plain(name, &[concern])?;
+        }
+        Ok(())
+    }
+
+    /// Tries the run in which all choices about these concerns are plain: whether it is the one that is looked at from now on, or the run was so before.
+    fn all_plain(&mut self, name: &'static str, concerns: &[Concern]) -> Result<bool, Failure> {
+        let all: Vec<Choice> =
+            case::departing(&self.ran, concerns).into_iter().map(|(choice, _)| choice).collect();
+        let explicit = case::explicit(&self.ran, concerns);
+        let switches =
+            explicit.switches.clone().filter(|_| concerns.contains(&Concern::Scheduler)).unwrap_or_default();
+        let count = all.len() + switches.len();
+        if count == 0 || self.left() < 3 {
+            return Ok(count == 0);
+        }
+        let everything = case::plain_in_blocks(&all, &switches, usize::MAX);
+        let found = self.look(case::without(&explicit, &everything, &[]))?;
+        if found {
+            self.say(Dimension { name, before: count, after: 0, minimal: true });
+        }
+        Ok(found)
+    }
+
     /// Makes all choices about these concerns plain but those without which it does not fail.
     pub(super) fn surprises(
         &mut self,
@@ -61,28 +92,18 @@ impl Search<'_> {
         concerns: &[Concern],
         most: u32,
     ) -> Result<(), Failure> {
-        if self.left() < 3 {
+        // The plainest run first: with it, a log that names each choice of the run is never needed.
+        if self.left() < 3 || self.all_plain(name, concerns)? {
             return Ok(());
         }
         let explicit = case::explicit(&self.ran, concerns);
         let all: Vec<Choice> =
             case::departing(&self.ran, concerns).into_iter().map(|(choice, _)| choice).collect();
-        let switches = match concerns.contains(&Concern::Scheduler) {
-            true => explicit.switches.clone().unwrap_or_default(),
-            false => Vec::new(),
-        };
-        if all.is_empty() && switches.is_empty() {
-            return Ok(());
-        }
-        // The plainest run first: with it, a log that names each choice of the run is never needed.
-        let everything = case::plain_in_blocks(&all, &switches, usize::MAX);
-        if self.look(case::without(&explicit, &everything, &[]))? {
-            self.say(Dimension { name, before: all.len() + switches.len(), after: 0, minimal: true });
-            return Ok(());
-        }
+        let of_scheduler = concerns.contains(&Concern::Scheduler);
+        let switches = explicit.switches.as_ref().filter(|_| of_scheduler).map_or(0, Vec::len);
+        let count = all.len() + switches;
         let before = self.runs;
-        let count = all.len() + switches.len();
-        if !self.look(explicit)? {
+        if self.left() < 3 || !self.look(explicit)? {
             return Ok(());
         }
         self.blocks(name, all, most.saturating_sub(self.runs - before))?;

@@ -13,10 +13,11 @@ use std::time::Instant;
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
 use bloodhound_bisect::smallest;
-use bloodhound_decisions::{Concern, Log};
+use bloodhound_decisions::Log;
 use bloodhound_sim::faults::Effect;
 
 use super::case::{self, Element};
+use super::plain::SURPRISES;
 use super::pool::{Pool, Ran};
 use crate::group::Group as Target;
 use crate::session::{Failure, Violation};
@@ -117,9 +118,11 @@ impl<'a> Search<'a> {
         }
         self.whole = false;
         self.cut(true)?;
+        self.plainest()?;
         self.share(OPERATIONS);
         self.concerned()?;
-        self.operations(self.budget)?;
+        // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
+        self.operations(self.left() / 2)?;
         self.share(WHOLE);
         self.hits()?;
         self.plain()?;
@@ -143,7 +146,7 @@ impl<'a> Search<'a> {
 
     /// Makes the choices of network and scheduler plain.
     fn plain(&mut self) -> Result<(), Failure> {
-        for (name, concern) in [("network", Concern::Network), ("scheduler", Concern::Scheduler)] {
+        for (name, concern) in SURPRISES {
             // The last dimensions are cheap, and say more.
             self.surprises(name, &[concern], self.left() / 2)?;
         }
