@@ -106,8 +106,7 @@ impl Node {
         self.add_root(process, task);
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });
-        let result = ctx.start_program(program);
-        match result {
+        match ctx.start_program(program) {
             Ok(()) => {
                 self.enqueue(tid);
                 self.weigh_objects(id);
