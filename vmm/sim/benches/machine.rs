@@ -315,7 +315,7 @@ fn crowd(guest: &Path) {
             let start = Instant::now();
             let kept = m.world.clone();
             let node = m.world.node_mut(MachineId(1));
-            node.task_mut(tid).syscalls += 1;
+            node.task_mut(tid).io.syscr += 1;
             let file = node.fds_of_mut(tid).get_mut(fd).expect("an open descriptor").file;
             node.files[file].refs += 1;
             best = best.min(start.elapsed().as_secs_f64() * 1e6);
