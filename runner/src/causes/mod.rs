@@ -198,8 +198,12 @@ impl<'a> Search<'a> {
         let Some(Ok(found)) = &known.parting else { return Ok((cause, None)) };
         let parting = self.parting(found)?;
         let same = first.is_some_and(|flip| flip.is_of(found.failing.choice));
+        // What a client asks decides whether anybody notices, which says less of why it is wrong than a fault without which it is not.
+        let notices = found.failing.choice.site.concern() == Concern::Workload;
         let more = match (first, which::weight(&found.with, &found.without)) {
-            (Some(flip), Some(weight)) => flip.weight().is_some_and(|first| weight >= first + which::ABOUT),
+            (Some(flip), Some(weight)) => {
+                !notices && flip.weight().is_some_and(|first| weight >= first + which::ABOUT)
+            }
             (Some(_), None) => false,
             (None, _) => known.fewest.is_none(),
         };
