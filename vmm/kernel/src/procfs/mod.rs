@@ -333,6 +333,11 @@ impl View<'_> {
         self.node.may_trace(self.tid, thread, Asks::ForFiles)
     }
 
+    /// Whether the right to read a file is asked for at each read ([`View::may_read`]): nothing of it is made when it is opened.
+    pub(crate) fn is_asked_when_read(&self, at: &Synth) -> bool {
+        process::refuses_readers(&at.path).is_some()
+    }
+
     /// Whether a file that everybody may open may be read by who reads it: the error if not.
     pub(crate) fn may_read(&self, at: &Synth) -> Result<(), Errno> {
         match (process::refuses_readers(&at.path), self.owner(at)) {

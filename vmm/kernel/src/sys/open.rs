@@ -382,8 +382,8 @@ impl Ctx<'_> {
                     self.may_read_log()?;
                 }
                 let view = View { node: self.node, pid: self.pid, tid: self.tid };
-                // What may not be read fails then.
-                let data = if read && view.may_read(synth).is_ok() { view.read(synth)? } else { Vec::new() };
+                let made = read && !view.is_asked_when_read(synth);
+                let data = if made { view.read(synth)? } else { Vec::new() };
                 Ok(File::new(FileKind::Synthetic { path, data: Arc::new(data) }, kept))
             }
         }
