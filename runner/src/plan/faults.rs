@@ -98,9 +98,9 @@ impl Planner<'_> {
         }
         let volumes: Vec<Volume> =
             targets.volumes.iter().filter_map(|name| volumes::number(&planning.volumes, name)).collect();
-        let of_volumes = volumes.iter().filter_map(|volume| planning.stands_for(*volume, services));
+        let mut of_volumes = volumes.iter().filter_map(|volume| planning.stands_for(*volume, services));
         let first = targets.services.first().or(targets.volumes.first());
-        let any = of_volumes.chain(nodes.iter().copied()).any(|node| may_be_hit(node, services));
+        let any = of_volumes.next().is_some() || nodes.iter().any(|node| may_be_hit(*node, services));
         if let (false, Some(first)) = (any, first) {
             let text = format!(
                 "`faults.targets.{kind}` names no service that faults may hit: see `faults.process.services`"
