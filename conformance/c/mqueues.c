@@ -291,6 +291,18 @@ static void files(void)
 	CHECK_EQ(flock(one, LOCK_EX), 0);
 	CHECK_ERRNO(flock(again, LOCK_EX | LOCK_NB), EWOULDBLOCK);
 	CHECK_EQ(flock(two, LOCK_EX | LOCK_NB), 0);
+	/* A regular file, of a file system without fallocate(2) and with sizes of 31 bits. */
+	CHECK_ERRNO(fallocate(one, 0, 0, 1), EOPNOTSUPP);
+	CHECK_ERRNO(fallocate(one, 0, 0, 0x7fffffff), EOPNOTSUPP);
+	CHECK_ERRNO(fallocate(one, 0, 0, 0x80000000), EFBIG);
+	/* Whoever wants to be told by signal 0 is told by none, once. */
+	struct sigevent nothing = { .sigev_notify = SIGEV_SIGNAL };
+	char text[128] = "";
+	CHECK_EQ(mq_notify(one, &nothing), 0);
+	CHECK(pread(one, text, sizeof text - 1, 0) > 0 && strstr(text, " NOTIFY:0     SIGNO:0 ") != NULL);
+	CHECK_ERRNO(mq_notify(again, &nothing), EBUSY);
+	CHECK_EQ(send(one, "a", 0), 0);
+	CHECK_EQ(mq_notify(again, &nothing), 0);
 	mq_close(one), mq_close(two), mq_close(again);
 	mq_unlink(name), mq_unlink(second);
 }

@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -166,6 +167,31 @@ static void nesting(void)
 	CHECK_EQ(epoll_wait(outer, got, 8, -1), 1);
 	waitpid(pid, NULL, 0);
 	close(inner), close(outer), close(fds[0]), close(fds[1]);
+}
+
+/* What a signalfd below an epoll instance shows depends on who polls. */
+static void nested_signals(void)
+{
+	sigset_t set;
+	struct signalfd_siginfo info;
+	sigemptyset(&set), sigaddset(&set, SIGUSR2);
+	REQUIRE(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	int fd = signalfd(-1, &set, SFD_NONBLOCK), inner = epoll_create1(0), outer = epoll_create1(0);
+	REQUIRE(ctl(inner, EPOLL_CTL_ADD, fd, EPOLLIN, 1) == 0 && ctl(outer, EPOLL_CTL_ADD, inner, EPOLLIN, 2) == 0);
+	struct pollfd p = { inner, POLLIN, 0 };
+	CHECK_EQ(poll(&p, 1, 0), 0);
+	REQUIRE(kill(getpid(), SIGUSR2) == 0);
+	CHECK(poll(&p, 1, 0) == 1 && p.revents == POLLIN);
+	CHECK(ready(outer) == 1 && got[0].data.u64 == 2);
+	/* A new watch of what is ready already. */
+	int late = epoll_create1(0);
+	REQUIRE(ctl(late, EPOLL_CTL_ADD, inner, EPOLLIN, 3) == 0);
+	CHECK(ready(late) == 1 && got[0].data.u64 == 3);
+	CHECK_EQ(read(fd, &info, sizeof info), sizeof info);
+	CHECK_EQ(poll(&p, 1, 0), 0);
+	CHECK_EQ(ready(outer), 0);
+	close(fd), close(inner), close(outer), close(late);
+	REQUIRE(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
 }
 
 /* The error of an ADD, or 0. */
@@ -449,6 +475,7 @@ int main(void)
 	errors();
 	levels_and_edges();
 	nesting();
+	nested_signals();
 	deep_nesting();
 	exclusive();
 	half_closed();

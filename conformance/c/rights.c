@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <sys/fsuid.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 
 #define USER 1000
 #define NOBODY (1 << 22)
@@ -140,6 +142,11 @@ static void file_ids(void)
 	CHECK(setfsuid(USER) == 0 && seteuid(0) == 0 && setfsuid(-1) == 0);
 	CHECK(setfsuid(USER) == 0 && setreuid(-1, 0) == 0 && setfsuid(-1) == 0);
 	CHECK(setfsgid(-1) == USER + 1 && setegid(0) == 0 && setfsgid(-1) == 0);
+	/* But for setresuid and setresgid that change nothing and do not name the effective one. */
+	CHECK(setfsuid(USER) == 0 && setresuid(0, -1, 0) == 0 && setfsuid(-1) == USER);
+	CHECK(setresuid(-1, 0, -1) == 0 && setfsuid(-1) == 0);
+	CHECK(setfsgid(USER) == 0 && setresgid(0, -1, 0) == 0 && setfsgid(-1) == USER);
+	CHECK(setresgid(-1, 0, -1) == 0 && setfsgid(-1) == 0);
 	CHECK(seteuid(USER) == 0 && setfsuid(-1) == USER && !opens("secret") && seteuid(0) == 0 && opens("secret"));
 	/* And execve. */
 	pid = fork();
@@ -150,6 +157,80 @@ static void file_ids(void)
 	}
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	CHECK(in_child(user_sets_file_ids));
+}
+
+/* Writes into a file and tells its mode then. */
+static mode_t mode_after_write(const char *path, mode_t mode)
+{
+	struct stat st;
+	REQUIRE(chmod(path, mode) == 0);
+	int fd = open(path, O_WRONLY | O_APPEND);
+	REQUIRE(fd >= 0);
+	/* Nothing written, nothing taken. */
+	REQUIRE(write(fd, "", 0) == 0 && fstat(fd, &st) == 0 && (st.st_mode & 07777) == mode);
+	REQUIRE(write(fd, "x", 1) == 1 && fstat(fd, &st) == 0);
+	close(fd);
+	return st.st_mode & 07777;
+}
+
+static int user_loses_set_ids(void)
+{
+	become_user();
+	return mode_after_write("set", 04777) == 0777 && mode_after_write("set", 02777) == 0777 &&
+	       mode_after_write("set", 02767) == 02767 && mode_after_write("set", 06755) == 0755;
+}
+
+static int user_asks_for_rights_first(void)
+{
+	become_user();
+	return fails(setxattr("rooted", "nonsense", "v", 1, 0), EACCES) &&
+	       fails(setxattr("rooted", "user.a", "v", 1, 0), EACCES) &&
+	       fails(setxattr("rooted", "user.", "v", 1, 0), EACCES) && fails(removexattr("rooted", "other.a"), EACCES) &&
+	       fails(getxattr("rooted", "nonsense", NULL, 0), EACCES) &&
+	       fails(setxattr("set", "nonsense", "v", 1, 0), EOPNOTSUPP) &&
+	       fails(setxattr("set", "user.", "v", 1, 0), EINVAL);
+}
+
+/* What a file gives to who executes it goes with a change of the file. */
+static void privileges(void)
+{
+	static const uint32_t capability[5] = { 0x02000000, 1 << 10, 0, 0, 0 };
+	const char *name = "security.capability";
+	struct stat st;
+	if (geteuid() != 0)
+		return;
+	REQUIRE(close(open("set", O_WRONLY | O_CREAT, 0777)) == 0 && chown("set", USER, USER) == 0);
+	REQUIRE(close(open("rooted", O_WRONLY | O_CREAT, 0600)) == 0);
+	CHECK(in_child(user_loses_set_ids));
+	CHECK(in_child(user_asks_for_rights_first));
+	CHECK_EQ(mode_after_write("set", 06777), 06777);
+	/* Capabilities go when root writes, too, and with the owner. */
+	CHECK_OK(setxattr("set", name, capability, sizeof capability, 0));
+	CHECK_EQ(getxattr("set", name, NULL, 0), 20);
+	CHECK_EQ(mode_after_write("set", 0755), 0755);
+	CHECK_ERRNO(getxattr("set", name, NULL, 0), ENODATA);
+	CHECK_OK(setxattr("set", name, capability, sizeof capability, 0));
+	CHECK_OK(truncate("set", 0));
+	CHECK_ERRNO(getxattr("set", name, NULL, 0), ENODATA);
+	CHECK_OK(setxattr("set", name, capability, sizeof capability, 0));
+	CHECK_OK(chown("set", USER + 1, -1));
+	CHECK_ERRNO(getxattr("set", name, NULL, 0), ENODATA);
+	/* Pipes and sockets are those of who made them; what has no inode of its own is root's. */
+	int pipes[2], pair[2];
+	REQUIRE(setfsuid(USER) == 0 && setfsgid(USER + 1) == 0 && pipe(pipes) == 0);
+	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	int event = eventfd(0, 0), tcp = socket(AF_INET, SOCK_STREAM, 0);
+	setfsuid(0), setfsgid(0);
+	int rooted = socket(AF_INET, SOCK_DGRAM, 0);
+	for (int i = 0; i < 2; i++) {
+		CHECK(fstat(pipes[i], &st) == 0 && st.st_uid == USER && st.st_gid == USER + 1);
+		CHECK(fstat(pair[i], &st) == 0 && st.st_uid == USER && st.st_gid == USER + 1);
+		close(pipes[i]), close(pair[i]);
+	}
+	CHECK(fstat(tcp, &st) == 0 && st.st_uid == USER && st.st_gid == USER + 1);
+	CHECK(fstat(rooted, &st) == 0 && st.st_uid == 0 && st.st_gid == 0);
+	CHECK(fstat(event, &st) == 0 && st.st_uid == 0 && st.st_gid == 0);
+	close(event), close(tcp), close(rooted);
 }
 
 /* bind(2) of a port at an address: 0 or the error. */
@@ -462,6 +543,7 @@ int main(int argc, char **argv)
 		return setfsuid(-1) != 0;
 	tap_directory();
 	file_ids();
+	privileges();
 	ports();
 	thread_numbers();
 	others();

@@ -121,6 +121,25 @@ static void actions(void)
 	CHECK_EQ(sigqueue(getpid(), SIGUSR1, (union sigval){ .sival_int = 77 }), 0);
 	CHECK(last_info.si_code == SI_QUEUE && last_info.si_value.sival_int == 77);
 	set(SIGUSR1, SIG_DFL, 0);
+	/* A pending signal goes where SIG_DFL does nothing with it: SIGCONT has done its work when it was sent. */
+	static const int mild[] = { SIGCONT, SIGCHLD, SIGURG, SIGWINCH };
+	sigset_t pending, all;
+	sigfillset(&all);
+	REQUIRE(sigprocmask(SIG_BLOCK, &all, NULL) == 0);
+	for (int i = 0; i < 4; i++) {
+		set(mild[i], on_signal, 0);
+		REQUIRE(raise(mild[i]) == 0 && kill(getpid(), mild[i]) == 0 && sigpending(&pending) == 0);
+		CHECK_EQ(sigismember(&pending, mild[i]), 1);
+		set(mild[i], SIG_DFL, 0);
+		CHECK(sigpending(&pending) == 0 && sigismember(&pending, mild[i]) == 0);
+	}
+	set(SIGUSR1, on_signal, 0);
+	REQUIRE(raise(SIGUSR1) == 0);
+	set(SIGUSR1, SIG_DFL, 0);
+	CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1) == 1);
+	set(SIGUSR1, SIG_IGN, 0), set(SIGUSR1, SIG_DFL, 0);
+	sigemptyset(&all);
+	REQUIRE(sigprocmask(SIG_SETMASK, &all, NULL) == 0);
 }
 
 static void masks(void)

@@ -163,7 +163,10 @@ const RULES: &[Rule] = &[
         let to_itself = |(op, _): (&str, &str)| {
             op.split(' ').nth(2) == Some("sendfile") && argument(op, 0) == argument(op, 1)
         };
-        d.call.contains("read") && d.native == d.simulated && d.answered().any(to_itself)
+        let [(native, _), (simulated, _)] =
+            d.lines.map(|line| line.split_once(" content ").unwrap_or((line, "")));
+        let left = d.lines[0].contains(" content ") && native == simulated;
+        (left || d.call.contains("read") && d.native == d.simulated) && d.answered().any(to_itself)
     }),
     // Any: who fuzzes as a user has one id only in its namespace, and may not set groups.
     ((0, 0), |d| {
@@ -265,6 +268,22 @@ mod tests {
         let other = "2 0 .maps = 0 {0x0-0x2000 ---p 00000000} {0x2000-0x3000 r--p 00000000}";
         let other = difference(&ops, &[before[0], before[1], native], &[before[0], before[1], other]);
         assert!(!explain(&other, (6, 6)));
+    }
+
+    #[test]
+    fn what_a_file_sent_to_itself_holds_is_explained() {
+        let ops = ["0 4 openat -100 \"c\" 0x42 0", "0 . sendfile $4 $4 [ 8:0 ]? 25"];
+        let before = ["0 0 openat = 3", "1 0 sendfile = 25"];
+        let tree = |size: u32, content: &str| {
+            format!("tree ./c [ino1 size {size} blocks 8] type 8 content {content}")
+        };
+        let differing = |ops: &[&str], other: &str| {
+            difference(ops, &[before[0], before[1], &tree(26, "61*26.")], &[before[0], before[1], other])
+        };
+        assert!(explain(&differing(&ops, &tree(26, "616100*14.")), (6, 1)));
+        assert!(!explain(&differing(&ops, &tree(25, "61*25.")), (6, 1)));
+        let to_another = [ops[0], "0 . sendfile $5 $4 [ 8:0 ]? 25"];
+        assert!(!explain(&differing(&to_another, &tree(26, "616100*14.")), (6, 1)));
     }
 
     #[test]

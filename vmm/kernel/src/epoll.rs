@@ -102,6 +102,10 @@ impl Node {
             Some(FileKind::SignalFd(s)) if self.pending_for(tid) & self.signalfds[*s].mask != 0 => {
                 c::EPOLLIN as u32
             }
+            // One of its watches may be of a signalfd.
+            Some(FileKind::Epoll(epoll)) if self.epoll_has_events(*epoll, tid) => {
+                (c::EPOLLIN | c::EPOLLRDNORM) as u32
+            }
             Some(FileKind::Console(Console::In)) if self.has_silent_input(tid) => 0,
             _ => self.ready_bits(id),
         }
@@ -235,7 +239,7 @@ impl Node {
             self.epoll_watch.get_or_default(object).push(WatchKey { epoll: ep, key });
         }
         let bits = match object {
-            Object::SignalFd(_) => self.ready_bits_for(key.1, caller),
+            Object::SignalFd(_) | Object::Epoll(_) => self.ready_bits_for(key.1, caller),
             _ => self.ready_bits(key.1),
         };
         if bits & (event.events & !FLAGS | ALWAYS) != 0 && event.events & !FLAGS != 0 {

@@ -130,6 +130,9 @@ pub struct File {
     /// How many failures to write its file's data back it has told of, or was opened after (`f_wb_err` of Linux;
     /// [`crate::disk`]).
     pub unwritten_seen: u32,
+    /// User and group that own the inode of a pipe or a socket without a place in the file system: those that its maker had for files
+    /// (get_pipe_inode, sock_alloc).
+    pub made_by: (u32, u32),
 }
 
 /// Whether a file of /proc is a table of mounts: these can be polled (mounts_poll).
@@ -153,6 +156,7 @@ impl File {
             owner: FileOwner::default(),
             asynced: None,
             unwritten_seen: 0,
+            made_by: (0, 0),
         }
     }
 

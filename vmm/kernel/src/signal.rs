@@ -95,6 +95,12 @@ fn default_action(signo: u32) -> Default_ {
     }
 }
 
+/// Whether a signal does nothing to a process that has SIG_DFL for it (`sig_kernel_ignore`). SIGCONT is one: what it goes on with is done when
+/// it is sent, not when it is delivered.
+pub(crate) fn ignored_by_default(signo: u32) -> bool {
+    matches!(default_action(signo), Default_::Ignore | Default_::Continue)
+}
+
 /// Whether a signal asks for a core dump, which tells of an error of the program (signal(7), "Core"), whether RLIMIT_CORE lets one be
 /// made or not.
 pub fn asks_for_core(signo: u32) -> bool {

@@ -345,6 +345,11 @@ impl Ctx<'_> {
         let start = if append { self.node.vfs.size(ino) } else { at.unwrap_or(offset) };
         // The limit comes before the first byte is looked at (generic_write_checks).
         self.file_size_limit(start, from.len())?;
+        // Privileges go before anything is written (file_remove_privs).
+        if self.node.vfs.gives_privileges(ino) {
+            let (cred, now) = (self.fs_cred(), self.now());
+            self.node.vfs.drop_privileges(ino, &cred, now)?;
+        }
         let mut good = self.source_len(from)?;
         let mut len = self.file_size_limit(start, good)?;
         let most_taken = self.disk_takes(id, ino, start, len)?;

@@ -3,7 +3,7 @@
 use bloodhound_abi::{Errno, SimTime};
 
 use crate::flags::*;
-use crate::inode::{Inode, Node};
+use crate::inode::{CAPABILITY, Inode, Node};
 use crate::mount::{FsKind, device, magic};
 use crate::perm::{allows, owns, set_id_to_drop};
 use crate::types::{Cred, Dev, Fail, Ino, Kind, MountId, Outcome, Stat, StatFs, Timestamp};
@@ -150,7 +150,8 @@ impl Vfs {
         let gid_bad = gid.is_some_and(|gid| !owner || !(cred.in_group(gid) || gid == inode.meta.gid));
         // "When the owner or group of an executable file is changed [...], the S_ISUID and S_ISGID mode bits are
         // cleared". Linux does it for root and for ids of -1 too, and then it is a chmod(2), which takes the owner.
-        let drop = if inode.is_dir() { 0 } else { set_id_to_drop(inode, cred) };
+        let is_dir = inode.is_dir();
+        let drop = if is_dir { 0 } else { set_id_to_drop(inode, cred) };
         if !cred.is_root() && (uid_bad || gid_bad || (drop != 0 && !owner)) {
             return Err(Errno::EPERM);
         }
@@ -160,6 +161,11 @@ impl Vfs {
         meta.gid = gid.unwrap_or(meta.gid);
         meta.ctime = time;
         meta.mode &= !drop;
+        // So does what it has of capabilities (ATTR_KILL_PRIV).
+        if !is_dir && meta.has_capabilities() {
+            meta.set_xattr(CAPABILITY, None);
+            self.count_kept(ino);
+        }
         self.note_attributes(ino, now);
         self.tell(ino, IN_ATTRIB);
         Ok(())
@@ -378,10 +384,16 @@ fn xattr_name(inode: &Inode, cred: &Cred, name: &[u8], want: u32) -> Result<(), 
     if name.is_empty() || name.len() > XATTR_NAME_MAX {
         return Err(Errno::ERANGE);
     }
-    if let Some(rest) = name.strip_prefix(b"user.") {
-        if rest.is_empty() {
-            return Err(Errno::EINVAL);
-        }
+    // A matter of capabilities, which the kernel asks for.
+    if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
+        return Ok(());
+    }
+    // Nobody asks for rights, and there is nothing but the lists that others look at.
+    if name.starts_with(b"system.") {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    // The rights come before what is wrong with the name (xattr_permission, then xattr_resolve_name).
+    if name.starts_with(b"user.") {
         // "user extended attributes are allowed only for regular files and directories".
         if !matches!(inode.kind(), Kind::Regular | Kind::Directory) {
             return Err(if want == MAY_WRITE { Errno::EPERM } else { Errno::ENODATA });
@@ -391,9 +403,11 @@ fn xattr_name(inode: &Inode, cred: &Cred, name: &[u8], want: u32) -> Result<(), 
         if sticky && want == MAY_WRITE && !owns(inode, cred) {
             return Err(Errno::EPERM);
         }
-        return allows(inode, cred, want);
     }
-    // Both are a matter of capabilities, which the kernel asks for.
-    let privileged = name.starts_with(b"trusted.") || name.starts_with(b"security.");
-    if privileged { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+    allows(inode, cred, want)?;
+    match name.strip_prefix(b"user.") {
+        Some(b"") => Err(Errno::EINVAL),
+        Some(_) => Ok(()),
+        None => Err(Errno::EOPNOTSUPP),
+    }
 }

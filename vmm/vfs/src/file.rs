@@ -10,7 +10,7 @@ use bloodhound_frames::Frame;
 
 use crate::flags::*;
 use crate::image::FileImage;
-use crate::inode::{Data, Node};
+use crate::inode::{CAPABILITY, Data, Node};
 use crate::mount::FsKind;
 use crate::pages::{PAGE, PageMap};
 use crate::pending::Op;
@@ -80,20 +80,38 @@ impl Vfs {
         Ok(len)
     }
 
-    /// Removes set-user-ID and set-group-ID, as a write, truncation or allocation by anyone but root does. The kernel
-    /// calls it after those on a descriptor.
+    /// Removes what a file gives to who executes it, as a write, truncation or allocation does: set-user-ID and set-group-ID unless root
+    /// makes the change, the capabilities by whomever (file_remove_privs). The kernel calls it with those on a descriptor.
     ///
     /// # Errors
     /// ESTALE.
-    pub fn drop_set_id(&mut self, ino: Ino, cred: &Cred, now: SimTime) -> Result<(), Errno> {
+    pub fn drop_privileges(&mut self, ino: Ino, cred: &Cred, now: SimTime) -> Result<(), Errno> {
         let inode = self.inode(ino)?;
-        let bits = set_id_to_drop(inode, cred);
-        if !cred.is_root() && inode.kind() == Kind::Regular && bits != 0 {
-            self.inode_mut(ino)?.meta.mode &= !bits;
-            self.note_attributes(ino, now);
+        if inode.kind() != Kind::Regular {
+            return Ok(());
+        }
+        let bits = if cred.is_root() { 0 } else { set_id_to_drop(inode, cred) };
+        let has_capabilities = inode.meta.has_capabilities();
+        if bits == 0 && !has_capabilities {
+            return Ok(());
+        }
+        let meta = &mut self.inode_mut(ino)?.meta;
+        meta.mode &= !bits;
+        if has_capabilities {
+            meta.set_xattr(CAPABILITY, None);
+            self.count_kept(ino);
+        }
+        self.note_attributes(ino, now);
+        if bits != 0 {
             self.tell(ino, IN_ATTRIB);
         }
         Ok(())
+    }
+
+    /// Whether a file gives privileges to who executes it, so that a change of it may have to take them away.
+    pub fn gives_privileges(&self, ino: Ino) -> bool {
+        self.inode(ino)
+            .is_ok_and(|inode| inode.meta.mode & (S_ISUID | S_ISGID) != 0 || inode.meta.has_capabilities())
     }
 
     /// truncate(2).
@@ -112,7 +130,7 @@ impl Vfs {
         }
         self.load(ctx.base, ino)?;
         self.truncate_to(ino, size, ctx.now)?;
-        Ok(self.drop_set_id(ino, ctx.cred, ctx.now)?)
+        Ok(self.drop_privileges(ino, ctx.cred, ctx.now)?)
     }
 
     /// Whether `cred` may set the size of a file (vfs_truncate).

@@ -32,7 +32,15 @@ pub(crate) struct Meta {
     pub(crate) xattrs: Option<Arc<BTreeMap<Vec<u8>, Vec<u8>>>>,
 }
 
+/// XATTR_NAME_CAPS: the capabilities that a program file gives (capabilities(7)).
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+
 impl Meta {
+    /// Whether the file gives capabilities to who executes it.
+    pub(crate) fn has_capabilities(&self) -> bool {
+        self.xattrs.as_deref().is_some_and(|all| all.contains_key(CAPABILITY))
+    }
+
     /// Sets an extended attribute, or removes it.
     pub(crate) fn set_xattr(&mut self, name: &[u8], value: Option<Vec<u8>>) {
         match (value, &mut self.xattrs) {

@@ -192,7 +192,7 @@ impl Vfs {
             self.tell(ino, IN_OPEN);
             if truncate {
                 self.truncate_to(ino, 0, ctx.now)?;
-                self.drop_set_id(ino, ctx.cred, ctx.now)?;
+                self.drop_privileges(ino, ctx.cred, ctx.now)?;
             }
             self.load(ctx.base, ino)?;
         } else if kind == Kind::Directory {

@@ -36,7 +36,7 @@ pub struct Notify {
 pub enum Told {
     /// SIGEV_NONE: not at all.
     Nothing,
-    /// SIGEV_SIGNAL: by this signal, with this value.
+    /// SIGEV_SIGNAL: by this signal (0: by none), with this value.
     Signal(u32, u64),
     /// SIGEV_THREAD, as the C library makes it: these bytes are sent to a netlink socket, on which a thread of its waits.
     Cookie(NetlinkId, [u8; COOKIE]),
@@ -188,6 +188,8 @@ impl Node {
         let notify = if first { queue.notify.take() } else { None };
         self.notify_object(Object::Mq(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
         match notify {
+            // "do_mq_notify() accepts sigev_signo == 0", and nothing is sent (`__do_notify`).
+            Some(Notify { how: Told::Signal(0, _), .. }) => {}
             Some(Notify { pid, how: Told::Signal(signo, value) }) if self.processes.contains_key(&pid) => {
                 let (from, uid) = sender;
                 let mut info = crate::signal::user_info(signo, SI_MESGQ, from, uid);

@@ -169,6 +169,10 @@ pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: FdFlags) -> SysResult {
     let cloexec = flags.contains(FdFlags::O_CLOEXEC);
     let user = k.pipe_user();
     let (r, w) = k.node.new_pipe(flags.bits() & (c::O_NONBLOCK | c::O_DIRECT), user);
+    let cred = k.fs_cred();
+    for end in [r, w] {
+        k.node.files[end].made_by = (cred.uid, cred.gid);
+    }
     k.may_be_small(r, user)?;
     let read = match k.install(r, cloexec) {
         Ok(fd) => fd,

@@ -77,14 +77,28 @@ fn set_ids(k: &mut Ctx<'_>, at: usize, real: u32, effective: u32, saved: u32) ->
     Ok(0)
 }
 
+/// All three ids, where one of them becomes another one. "Regardless of what changes are made to the real UID, effective UID, and saved
+/// set-user-ID, the filesystem UID is always set to the same value as the (possibly new) effective UID" (setresuid(2)); but Linux looks first
+/// whether there is anything to change (`__sys_setresuid`), and an effective id of -1 says nothing of the one for files.
+fn set_three(k: &mut Ctx<'_>, at: usize, [real, effective, saved]: [u32; 3]) -> SysResult {
+    let (mine, files) = (k.credentials(), k.fs_cred());
+    let (now, for_files) = if at == 0 { (mine.cred.uid, files.uid) } else { (mine.cred.gid, files.gid) };
+    let stays = |id: u32, now: &[u32]| id == KEEP || now.iter().all(|now| *now == id);
+    let [own_real, own_saved] = [mine.real_ids[at], mine.real_ids[at + 1]];
+    if stays(real, &[own_real]) && stays(effective, &[now, for_files]) && stays(saved, &[own_saved]) {
+        return Ok(0);
+    }
+    set_ids(k, at, real, effective, saved)
+}
+
 /// setresuid(2). EPERM for ids that the process does not have.
 pub fn setresuid(k: &mut Ctx<'_>, r: u32, e: u32, s: u32) -> SysResult {
-    set_ids(k, 0, r, e, s)
+    set_three(k, 0, [r, e, s])
 }
 
 /// setresgid(2). EPERM for ids that the process does not have.
 pub fn setresgid(k: &mut Ctx<'_>, r: u32, e: u32, s: u32) -> SysResult {
-    set_ids(k, 2, r, e, s)
+    set_three(k, 2, [r, e, s])
 }
 
 /// "If the real user ID is set or the effective user ID is set to a value not equal to the previous real user ID, the

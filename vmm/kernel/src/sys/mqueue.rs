@@ -237,9 +237,8 @@ pub fn mq_notify(k: &mut Ctx<'_>, fd: Fd, event: Ptr) -> SysResult {
         let value: u64 = k.read_obj(event)?;
         let [signo, how]: [i32; 2] = k.read_obj(Ptr(event.0 + 8))?;
         let how = match how {
-            0 if (1..=64).contains(&signo) => Told::Signal(signo as u32, value),
-            // Signal 0 is a valid number for `valid_signal` of Linux, and nothing is sent.
-            0 if signo == 0 => Told::Nothing,
+            // Signal 0 is a valid number for `valid_signal` of Linux.
+            0 if (0..=64).contains(&signo) => Told::Signal(signo as u32, value),
             1 => Told::Nothing,
             // `signo` is the descriptor of a netlink socket, which is sent the bytes that `value` points to.
             2 => {

@@ -436,7 +436,8 @@ impl Ctx<'_> {
             FileKind::Pipe { pipe, ino: None, .. } => {
                 let p = &mut self.node.pipes[pipe];
                 p.open(read, write);
-                Ok(File::new(FileKind::Pipe { pipe, read, write, ino: None }, kept))
+                let made_by = self.node.files[id].made_by;
+                Ok(File { made_by, ..File::new(FileKind::Pipe { pipe, read, write, ino: None }, kept) })
             }
             FileKind::Console(stream) => Ok(File::new(FileKind::Console(stream), kept)),
             _ => err(Errno::ENXIO),

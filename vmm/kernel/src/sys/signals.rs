@@ -45,8 +45,8 @@ pub fn rt_sigaction(k: &mut Ctx<'_>, sig: i32, act: Ptr, old: Ptr, size: u64) ->
         k.node.actions_of_mut(k.pid)[index] = action;
         let process = k.process_mut();
         // "Setting a signal action to SIG_IGN for a signal that is pending shall cause the pending signal to be
-        // discarded, whether or not it is blocked." (POSIX, quoted in sigaction(2)'s NOTES)
-        let ignored_default = matches!(sig as u64, c::SIGCHLD | c::SIGURG | c::SIGWINCH);
+        // discarded, whether or not it is blocked." (POSIX, quoted in sigaction(2)'s NOTES) So is SIG_DFL where that ignores the signal.
+        let ignored_default = crate::signal::ignored_by_default(sig as u32);
         if action.handler == c::SIG_IGN || (action.handler == c::SIG_DFL && ignored_default) {
             process.pending.discard(bit(sig as u32));
             for tid in process.threads.clone() {

@@ -163,7 +163,8 @@ impl Ctx<'_> {
     }
 
     fn open_socket(&mut self, sock: Sock, flags: u64) -> Result<u64, Errno> {
-        let file = File::new(sock.file_kind(), c::O_RDWR | flags & c::SOCK_NONBLOCK);
+        let (cred, status) = (self.fs_cred(), c::O_RDWR | flags & c::SOCK_NONBLOCK);
+        let file = File { made_by: (cred.uid, cred.gid), ..File::new(sock.file_kind(), status) };
         self.open_file(file, flags & c::SOCK_CLOEXEC != 0)
     }
 }

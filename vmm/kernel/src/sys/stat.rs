@@ -215,7 +215,6 @@ impl Ctx<'_> {
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => Timestamp::default(),
             _ => Timestamp::at(self.node.config.epoch_ns, bloodhound_abi::SimTime::ZERO),
         };
-        let cred = &self.credentials().cred;
         // The file of a POSIX queue is one of mqueuefs, with what the queue was made with.
         if let FileKind::Mq(queue) = kind {
             let made = &self.node.mqueues.all[*queue];
@@ -224,7 +223,13 @@ impl Ctx<'_> {
             let (nlink, size) = (u32::from(named), made.file_size);
             return Stat { uid: made.owner.0, gid: made.owner.1, nlink, size, ..inode };
         }
-        Stat { uid: cred.uid, gid: cred.gid, ..plain(dev, anonymous_ino(kind), mode, time) }
+        // All others share one inode, which is root's (anon_inode_inode). The console belongs to whoever the service runs as.
+        let cred = &self.credentials().cred;
+        let (uid, gid) = match kind {
+            FileKind::Console(_) => (cred.uid, cred.gid),
+            _ => self.node.files[id].made_by,
+        };
+        Stat { uid, gid, ..plain(dev, anonymous_ino(kind), mode, time) }
     }
 }
 

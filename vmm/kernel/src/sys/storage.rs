@@ -36,7 +36,7 @@ pub fn truncate(k: &mut Ctx<'_>, path: Path, len: i64) -> SysResult {
             done(k.fs(|vfs, ctx| {
                 vfs.load(ctx.base, ino)?;
                 vfs.truncate_to(ino, len, ctx.now)?;
-                Ok(vfs.drop_set_id(ino, ctx.cred, ctx.now)?)
+                Ok(vfs.drop_privileges(ino, ctx.cred, ctx.now)?)
             }))?;
         }
         Reached::At(_) => return err(Errno::EINVAL),
@@ -68,7 +68,7 @@ pub fn ftruncate(k: &mut Ctx<'_>, fd: Fd, len: i64) -> SysResult {
     let (cred, now) = (k.fs_cred(), k.now());
     k.may_resize(ino, len)?;
     k.node.vfs.truncate_to(ino, len, now)?;
-    k.node.vfs.drop_set_id(ino, &cred, now)?;
+    k.node.vfs.drop_privileges(ino, &cred, now)?;
     k.node.drop_moved_pages();
     k.node.forget_beyond_end(ino);
     Ok(0)
@@ -133,6 +133,12 @@ impl Ctx<'_> {
             FileKind::Dir(_) | FileKind::SyntheticDir { .. } => return err(Errno::EISDIR),
             // "ESPIPE: fd refers to a pipe or FIFO."
             FileKind::Pipe { .. } => return err(Errno::ESPIPE),
+            // Regular files of file systems that neither allocate anything nor have sizes of 64 bits (vfs_fallocate looks at s_maxbytes
+            // first, which is MAX_NON_LFS there).
+            FileKind::Mq(_) | FileKind::Synthetic { .. } => {
+                let fits = from.checked_add(count).is_some_and(|end| end <= i32::MAX as u64);
+                return err(if fits { Errno::EOPNOTSUPP } else { Errno::EFBIG });
+            }
             _ => return err(Errno::ENODEV),
         };
         self.node.vfs.may_reserve(ino, !mode.exceeds(FallocateMode::FALLOC_FL_KEEP_SIZE))?;
@@ -152,7 +158,7 @@ impl Ctx<'_> {
         self.may_allocate(ino, u64::from(mode) & erases != 0, end)?;
         let (cred, now) = (self.fs_cred(), self.now());
         self.node.vfs.fallocate(ino, mode, from, end - from, now)?;
-        self.node.vfs.drop_set_id(ino, &cred, now)?;
+        self.node.vfs.drop_privileges(ino, &cred, now)?;
         self.node.drop_moved_pages();
         Ok(())
     }

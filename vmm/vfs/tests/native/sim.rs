@@ -111,14 +111,14 @@ impl Sim {
                 let ino = self.file(*slot, true, Errno::EBADF, true)?;
                 let len = self.vfs.write_at(ino, *at, &vec![*fill; *len], now)?;
                 if len > 0 {
-                    self.vfs.drop_set_id(ino, &cred, now)?;
+                    self.vfs.drop_privileges(ino, &cred, now)?;
                 }
                 Ok(len.to_string().into_bytes())
             }
             Op::Ftruncate { slot, size } => {
                 let ino = self.file(*slot, true, Errno::EINVAL, false)?;
                 self.vfs.truncate_to(ino, *size, now)?;
-                self.vfs.drop_set_id(ino, &cred, now)?;
+                self.vfs.drop_privileges(ino, &cred, now)?;
                 Ok(b"0".to_vec())
             }
             Op::Fallocate { slot, mode, at, len } => {
@@ -127,7 +127,7 @@ impl Sim {
                 }
                 let ino = self.file(*slot, true, Errno::EBADF, false)?;
                 self.vfs.fallocate(ino, *mode, *at, *len, now)?;
-                self.vfs.drop_set_id(ino, &cred, now)?;
+                self.vfs.drop_privileges(ino, &cred, now)?;
                 Ok(b"0".to_vec())
             }
             _ => self.run_path(call, &cred).map_err(errno).map(|bytes| bytes.unwrap_or_else(|| done(()))),
