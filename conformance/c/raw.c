@@ -332,6 +332,11 @@ static void echoes(void)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP), other = socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP);
 	struct echo request = echo(0x4321, 5);
+	/* What is sent is looked at before the address. */
+	struct sockaddr_in none = { .sin_family = AF_UNSPEC };
+	CHECK_ERRNO(sendto(fd, &request, 0, 0, (void *)&none, sizeof none), EINVAL);
+	CHECK_ERRNO(sendto(fd, &request, 0, 0, (void *)&none, 4), EINVAL);
+	CHECK_ERRNO(sendto(fd, &request, sizeof request, 0, (void *)&none, sizeof none), EAFNOSUPPORT);
 	CHECK_EQ(to(fd, &request, sizeof request, "127.0.0.1"), sizeof request);
 	struct sockaddr_in name, from;
 	socklen_t len = sizeof name, flen = sizeof from;

@@ -49,6 +49,8 @@ pub struct Wish<'a> {
     /// Rising virtual times: at the first moment at or after each of them a point is taken. Times that are over where the run begins give none, nor do those that it
     /// does not come to; several at one moment give one.
     pub stops: &'a [SimTime],
+    /// The moments of the stops are told, and no point is taken: it would cost the run a part of its memory, which is written to again.
+    pub moments_only: bool,
     /// Is told what happens.
     pub listener: Option<Box<dyn Listener>>,
 }
@@ -58,7 +60,9 @@ pub struct Wish<'a> {
 pub struct Ran {
     /// Its outcome, as of the whole run from the boot on. Its `decisions` are what the run is.
     pub outcome: Outcome,
-    /// The points that were taken, in order of time.
+    /// The moments of the stops that it came to.
+    pub moments: Vec<SimTime>,
+    /// The points that were taken at them, in order of time.
     pub points: Vec<Arc<Point>>,
 }
 
@@ -108,13 +112,21 @@ struct Stops<'a> {
     /// The log that it follows, as it was given.
     given: Log,
     used_before: i64,
+    moments_only: bool,
+    moments: Vec<SimTime>,
     taken: Vec<Arc<Point>>,
 }
 
-impl Stops<'_> {
+impl<'a> Stops<'a> {
+    fn new(wanted: &'a [SimTime], given: &Log, moments_only: bool) -> Stops<'a> {
+        let (moments, taken) = (Vec::new(), Vec::new());
+        Stops { wanted, given: given.clone(), used_before: 0, moments_only, moments, taken }
+    }
+
     /// Runs until it is over.
     fn run(&mut self, machine: &mut Machine, from: SimTime) -> Result<Ended, MachineError> {
         self.taken.clear();
+        self.moments.clear();
         self.used_before = bloodhound_frames::used_by_thread();
         let mut left = self.wanted.iter().copied().skip_while(|stop| *stop <= from).peekable();
         while let Some(stop) = left.next() {
@@ -126,9 +138,12 @@ impl Stops<'_> {
             if machine.interrupted() {
                 return Ok(Ended::Interrupted);
             }
-            let point = self.take(machine)?;
-            let now = point.at;
-            self.taken.push(Arc::new(point));
+            let now = machine.world.now;
+            self.moments.push(now);
+            if !self.moments_only {
+                let point = self.take(machine)?;
+                self.taken.push(Arc::new(point));
+            }
             while left.next_if(|stop| *stop <= now).is_some() {}
         }
         machine.run(is_done)
@@ -190,7 +205,7 @@ impl Worker {
     fn go_on_with(&mut self, from: &Point, log: Log, wish: Wish<'_>) -> Result<Ran, Failure> {
         let seed = log.seed;
         crate::bug::doing(format!("seed {seed} from {}", from.at));
-        let mut stops = Stops { wanted: wish.stops, given: log.clone(), used_before: 0, taken: Vec::new() };
+        let mut stops = Stops::new(wish.stops, &log, wish.moments_only);
         let mut beginning = from.beginning(log)?;
         if let Some(listener) = wish.listener {
             self.machine.listen(listener);
@@ -204,7 +219,7 @@ impl Worker {
         let run = |machine: &mut Machine| stops.run(machine, from.at);
         let ended = self.carry_out(&beginning, begins, run).map_err(host_failure)?;
         let outcome = self.ended(seed, ended).map_err(host_failure)?;
-        Ok(Ran { outcome, points: stops.taken })
+        Ok(Ran { outcome, moments: stops.moments, points: stops.taken })
     }
 
     /// The point again, from the end of its boot: for one that was given up, of which its log and its time were kept.
@@ -217,7 +232,7 @@ impl Worker {
             return Ok(ready);
         }
         crate::bug::doing(format!("seed {} until {at}", log.seed));
-        let mut stops = Stops { wanted: &[], given: log.clone(), used_before: 0, taken: Vec::new() };
+        let mut stops = Stops::new(&[], log, false);
         let beginning = ready.beginning(log.clone())?;
         self.machine.restore(beginning.clone());
         self.learn_profile().map_err(host_failure)?;

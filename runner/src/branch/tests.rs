@@ -49,7 +49,10 @@ impl Subject {
                 sink.lock().expect("nobody panics").push(**made);
             }
         });
-        let ran = self.worker.go_on(from, log, Wish { stops, listener: Some(listener) }).expect("a run");
+        let ran = self
+            .worker
+            .go_on(from, log, Wish { stops, listener: Some(listener), ..Wish::default() })
+            .expect("a run");
         let made = std::mem::take(&mut *made.lock().expect("nobody panics"));
         (ran, made)
     }
@@ -143,6 +146,11 @@ fn a_log_about_faults_to_come_goes_on_from_all_points_before() {
     let stops = [second(1)];
     let ran = subject.worker.go_on(&ready, log, Wish { stops: &stops, ..Wish::default() }).expect("a run");
     let [point] = &ran.points[..] else { panic!("one point: {:?}", ran.points.len()) };
+    assert_eq!(ran.moments, [point.at]);
+    let wish = Wish { stops: &stops, moments_only: true, ..Wish::default() };
+    let without = subject.worker.go_on(&ready, subject.log(3), wish).expect("a run");
+    assert_eq!((without.moments, without.points.len()), (ran.moments, 0));
+    assert_eq!(without.outcome.digest, ran.outcome.digest);
     let last = ran.outcome.plan.last().expect("a fault");
     let epoch = second(4).0;
     assert!(last.begin > second(2), "it is to come: {last:?}");

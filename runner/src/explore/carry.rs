@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Log, Mode};
-use bloodhound_explore::{Order, Origin, Search, StateId};
+use bloodhound_explore::{LAG, Order, Origin, Search, StateId};
 use bloodhound_sim::event::Listener;
 use bloodhound_sim::scenario::Scenario;
 
@@ -30,6 +30,8 @@ pub struct Carried {
     /// The moment at which the stack was ready.
     pub ready: SimTime,
     /// The moments from which others may go on, after the one from which it went on itself.
+    pub moments: Vec<SimTime>,
+    /// Snapshots of them, or none.
     pub points: Vec<Arc<Point>>,
     /// Steps that it took, from where it went on.
     pub cost: u64,
@@ -70,12 +72,15 @@ pub fn carry(
         },
     };
     let stops = stops(worker.scenario(), begin.at);
-    let wish = Wish { stops: &stops, listener: Some(listener) };
+    // Nothing goes on from the first runs while they are made, most show something new at each of their moments, and many a search is over
+    // with them: a snapshot costs more than it brings there, and a state that is chosen later is come to again.
+    let moments_only = order.number < LAG;
+    let wish = Wish { stops: &stops, moments_only, listener: Some(listener) };
     let ran = worker.go_on(&from, (*log).clone(), wish)?;
     let mut outcome = ran.outcome;
     forget_idle(&mut outcome, worker);
     let cost = outcome.steps.saturating_sub(from.steps);
-    Ok(Carried { outcome, log, ready: begin.at, points: ran.points, cost })
+    Ok(Carried { outcome, log, ready: begin.at, moments: ran.moments, points: ran.points, cost })
 }
 
 /// What of a log comes before a moment: the same up to there.

@@ -22,7 +22,7 @@ const MOST_DRAWS: usize = 4096;
 /// What a run has shown.
 pub fn seen(carried: &Carried, session: &Session, eyes: &Eyes) -> Seen {
     let outcome = &carried.outcome;
-    let points = carried.points.iter().map(|point| point.at.0);
+    let points = carried.moments.iter().map(|moment| moment.0);
     Seen {
         log: carried.log.clone(),
         moments: std::iter::once(carried.ready.0).chain(points).collect(),

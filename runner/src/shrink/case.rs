@@ -22,8 +22,8 @@ use bloodhound_workloads::http::{left_out, workload_end};
 use super::pool::Ran;
 use crate::session::Outcome;
 
-/// Other schedules have seeds that no campaign begins with: "luck" in ASCII and a number.
-const OTHER_SCHEDULES: u64 = 0x6c75_636b_0000_0000;
+/// Other draws have seeds that no campaign begins with: "luck" in ASCII and a number.
+const OTHER_DRAWS: u64 = 0x6c75_636b_0000_0000;
 
 /// A change of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,14 +143,14 @@ pub fn faults_end(outcome: &Outcome) -> SimTime {
     ready(outcome).after(outcome.scenario.fault_start).after(long)
 }
 
-/// The log of a run with another schedule and other delays of packets, the `nth`, from the end of its boot on.
-pub fn in_another_schedule(ran: &Ran, log: &Log, nth: u64) -> Log {
+/// The log of a run in which the choices about these concerns are drawn anew, the `nth` time, from the end of its boot on.
+pub fn drawn_anew(ran: &Ran, log: &Log, concerns: &[Concern], nth: u64) -> Log {
     let from = services_ready(&ran.outcome).map_or(0, |at| at.0.saturating_add(1));
-    let concerns = vec![Concern::Scheduler, Concern::Network];
+    let concerns = concerns.to_vec();
     let mut log = log.clone();
     log.epochs.retain(|epoch| (epoch.from, &epoch.concerns) != (from, &concerns));
     let before = log.epochs.iter().take_while(|epoch| epoch.from <= from).count();
-    log.epochs.insert(before, Epoch { from, seed: log.seed.wrapping_add(OTHER_SCHEDULES + nth), concerns });
+    log.epochs.insert(before, Epoch { from, seed: log.seed.wrapping_add(OTHER_DRAWS + nth), concerns });
     log
 }
 

@@ -4,6 +4,7 @@
 //! way ([`crate::group`]). What is left is run twice more as a replay does it, and written with a story ([`story`]). All of that is [`order`], which `test` does too.
 
 pub mod case;
+mod luck;
 pub mod order;
 mod plain;
 pub mod pool;

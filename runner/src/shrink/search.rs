@@ -4,7 +4,8 @@
 //! a fixed width and are answered in order, so what is found is a function of the finding and the budget in runs.
 //!
 //! Most of a run is behind what matters, so once most faults are out runs are cut short: a candidate that has not failed a little later than the best one did
-//! counts as passing. What is left in the end is run to its end. Neighbour: `plain`, the dimensions in which choices become plain.
+//! counts as passing. What is left in the end is run to its end. Neighbours: `plain`, the dimensions in which choices become plain; `luck`, which
+//! draws choices anew.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,17 +24,15 @@ use crate::group::Group as Target;
 use crate::session::{Failure, Violation};
 use crate::{exit, output};
 
-/// Most runs that are spent on other schedules, how many schedules are tried for each fault, and how many runs a round has.
-const LUCK: u32 = 80;
-const SCHEDULES: usize = 2;
+/// How many runs a round has.
 const ROUND: usize = 4;
-/// With more faults than these, runs go on to their end for longer.
+/// With more faults than these, runs go on to their end for longer, and other draws are tried.
 const FEW: usize = 5;
 /// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
 const SLACK: u64 = 2000 * MILLIS;
 /// When the searches of faults and then of operations have to end, in hundredths of the time, if there is a time.
-const FAULTS: u32 = 55;
-const OPERATIONS: u32 = 80;
+const FAULTS: u32 = 75;
+const OPERATIONS: u32 = 85;
 const WHOLE: u32 = 100;
 /// Runs that failed and may be looked at next.
 const REMEMBERED: usize = 8;
@@ -67,8 +66,8 @@ pub struct Search<'a> {
     says: bool,
     /// Candidates may fail at any time, and not only where the best run does.
     whole: bool,
-    /// Other schedules that were tried.
-    tries: u64,
+    /// Other draws that were tried.
+    pub(super) tries: u64,
     /// Runs that failed, the last one first.
     failed: Vec<(Log, Ran)>,
     /// The logs in which dimensions were found to be minimal.
@@ -112,9 +111,9 @@ impl<'a> Search<'a> {
         self.share(FAULTS);
         // With all operations, for each of them may show what is wrong, and to the end of the run: with fewer faults it fails later, if at all.
         self.faults(self.budget)?;
-        self.luck()?;
-        if case::faults(&self.ran).len() > FEW {
-            self.untangle()?;
+        match case::faults(&self.ran).len() > FEW {
+            true => self.untangle()?,
+            false => self.lucky_faults()?,
         }
         self.whole = false;
         self.cut(true)?;
@@ -123,6 +122,7 @@ impl<'a> Search<'a> {
         self.concerned()?;
         // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
         self.operations(self.left() / 2)?;
+        self.lucky_operations()?;
         self.share(WHOLE);
         self.hits()?;
         self.plain()?;
@@ -133,14 +133,15 @@ impl<'a> Search<'a> {
         self.cut(false)
     }
 
-    /// Leaves out faults that are needed only for the times of other ones, in runs to the end: when delays, turns and the amounts of faults are as plain as
-    /// they can be, and when clients do little, the rest happens at other times, and another part of the faults may be enough.
+    /// Leaves out faults that are needed only for the times of other ones, in runs to the end: when delays and turns are as plain as they can be, and when
+    /// clients do little, the rest happens at other times, and another part of the faults may be enough. With few operations a run costs little, too.
     fn untangle(&mut self) -> Result<(), Failure> {
         self.hits()?;
         self.plain()?;
-        self.parameters()?;
-        self.faults(self.budget)?;
         self.concerned()?;
+        self.faults(self.budget)?;
+        self.lucky_faults()?;
+        self.parameters()?;
         self.faults(self.budget)
     }
 
@@ -239,11 +240,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn faults(&mut self, most: u32) -> Result<(), Failure> {
+    pub(super) fn faults(&mut self, most: u32) -> Result<(), Failure> {
         self.dimension("faults", case::faults(&self.ran), most)
     }
 
-    fn operations(&mut self, most: u32) -> Result<(), Failure> {
+    pub(super) fn operations(&mut self, most: u32) -> Result<(), Failure> {
         let operations = case::operations(&self.ran.outcome);
         let elements: Vec<Element> = operations.into_iter().map(|done| done.out).collect();
         match self.dimensions.iter().any(|known| known.name == "operations") {
@@ -287,36 +288,6 @@ impl<'a> Search<'a> {
         let (before, after) = (elements.len(), kept.items.len());
         self.say(Dimension { name, before, after, minimal: kept.minimal });
         Ok(after)
-    }
-
-    /// Leaves out single faults in other schedules, where few are left: a run that passes without one may pass for want of luck. What fails is the run
-    /// that is made smaller from then on.
-    fn luck(&mut self) -> Result<(), Failure> {
-        let most = LUCK.min(self.left() / 4);
-        let begun = self.runs;
-        loop {
-            let elements = case::faults(&self.ran);
-            let log = self.ran.outcome.decisions.clone();
-            let count = elements.len();
-            let mut others = Vec::new();
-            for at in 0..count {
-                let kept: Vec<usize> = (0..count).filter(|other| *other != at).collect();
-                let less = case::without(&log, &elements, &kept);
-                for _ in 0..SCHEDULES {
-                    self.tries += 1;
-                    others.push(case::in_another_schedule(&self.ran, &less, self.tries));
-                }
-            }
-            let spent = self.runs - begun;
-            if count < 2 || others.len() as u32 > most.saturating_sub(spent) {
-                return Ok(());
-            }
-            let Some(found) = self.first_of(others)? else { return Ok(()) };
-            if !self.look(found)? {
-                return Ok(());
-            }
-            self.faults(most)?;
-        }
     }
 
     /// The first of these logs that fails.

@@ -65,14 +65,15 @@ impl Ctx<'_> {
         if corks || socket.corked.is_some() {
             return self.send_corked(id, msg, corks);
         }
-        let to = self.datagram_target(id, msg)?;
-        let scope = msg.to.as_ref().map_or(0, Address::scope);
-        let how = self.sending(id, to, scope, &msg.control.datagram)?;
-        self.check_raw_target(id, to)?;
+        // An echo socket looks at what is sent before it looks where to (ping_common_sendmsg).
         if self.inet(id)?.proto == Proto::Icmp {
             let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
             self.node.net.of(id).check_request(id, &data)?;
         }
+        let to = self.datagram_target(id, msg)?;
+        let scope = msg.to.as_ref().map_or(0, Address::scope);
+        let how = self.sending(id, to, scope, &msg.control.datagram)?;
+        self.check_raw_target(id, to)?;
         // "EDESTADDRREQ The socket is not connection-mode, and no peer address is set" (send(2)) comes before EFAULT.
         self.node.net.of(id).receiver(id, to)?;
         let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
