@@ -31,8 +31,8 @@ const FEW: usize = 5;
 /// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
 const SLACK: u64 = 2000 * MILLIS;
 /// When the searches of faults and then of operations have to end, in hundredths of the time, if there is a time.
-const FAULTS: u32 = 75;
-const OPERATIONS: u32 = 85;
+const FAULTS: u32 = 55;
+const OPERATIONS: u32 = 80;
 const WHOLE: u32 = 100;
 /// Runs that failed and may be looked at next.
 const REMEMBERED: usize = 8;
@@ -111,9 +111,9 @@ impl<'a> Search<'a> {
         self.share(FAULTS);
         // With all operations, for each of them may show what is wrong, and to the end of the run: with fewer faults it fails later, if at all.
         self.faults(self.budget)?;
-        match case::faults(&self.ran).len() > FEW {
-            true => self.untangle()?,
-            false => self.lucky_faults()?,
+        self.lucky_faults()?;
+        if case::faults(&self.ran).len() > FEW {
+            self.untangle()?;
         }
         self.whole = false;
         self.cut(true)?;
@@ -130,18 +130,21 @@ impl<'a> Search<'a> {
         // What was needed only for the times of something that is gone by now.
         self.faults(self.budget)?;
         self.operations(self.budget)?;
+        if case::faults(&self.ran).len() > FEW {
+            self.lucky_faults()?;
+            self.parameters()?;
+        }
         self.cut(false)
     }
 
-    /// Leaves out faults that are needed only for the times of other ones, in runs to the end: when delays and turns are as plain as they can be, and when
-    /// clients do little, the rest happens at other times, and another part of the faults may be enough. With few operations a run costs little, too.
+    /// Leaves out faults that are needed only for the times of other ones, in runs to the end: when delays, turns and the amounts of faults are as plain as
+    /// they can be, and when clients do little, the rest happens at other times, and another part of the faults may be enough.
     fn untangle(&mut self) -> Result<(), Failure> {
         self.hits()?;
         self.plain()?;
-        self.concerned()?;
-        self.faults(self.budget)?;
-        self.lucky_faults()?;
         self.parameters()?;
+        self.faults(self.budget)?;
+        self.concerned()?;
         self.faults(self.budget)
     }
 
