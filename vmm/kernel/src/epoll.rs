@@ -65,6 +65,11 @@ const EXCLUSIVE_OK: u32 =
     (c::EPOLLIN | c::EPOLLOUT | c::EPOLLERR | c::EPOLLHUP | c::EPOLLWAKEUP | c::EPOLLET | c::EPOLLEXCLUSIVE)
         as u32;
 
+/// Readiness of an instance that has events or none (ep_eventpoll_poll).
+fn epoll_bits(has_events: bool) -> u32 {
+    if has_events { (c::EPOLLIN | c::EPOLLRDNORM) as u32 } else { 0 }
+}
+
 impl Node {
     /// Readiness of a description: EPOLL* bits. Files that cannot block are always readable and writable.
     pub fn ready_bits(&self, id: FileId) -> u32 {
@@ -80,7 +85,7 @@ impl Node {
             FileKind::TimerFd(id) if self.timerfds[id].is_ready() => c::EPOLLIN,
             FileKind::TimerFd(_) => 0,
             FileKind::SignalFd(_) => 0, // depends on the reader: see `ready_bits_for`
-            FileKind::Epoll(id) => u64::from(self.epoll_ready(id)),
+            FileKind::Epoll(id) => u64::from(epoll_bits(self.epoll_any(id, |file| self.ready_bits(file)))),
             FileKind::Process(named) => self.process_ready(named),
             FileKind::Tty { pty, master, .. } => self.tty_ready(&file.kind, pty, master),
             FileKind::Mq(id) => self.mqueues.all[id].ready(),
@@ -103,9 +108,7 @@ impl Node {
                 c::EPOLLIN as u32
             }
             // One of its watches may be of a signalfd.
-            Some(FileKind::Epoll(epoll)) if self.epoll_has_events(*epoll, tid) => {
-                (c::EPOLLIN | c::EPOLLRDNORM) as u32
-            }
+            Some(FileKind::Epoll(epoll)) => epoll_bits(self.epoll_has_events(*epoll, tid)),
             Some(FileKind::Console(Console::In)) if self.has_silent_input(tid) => 0,
             _ => self.ready_bits(id),
         }
@@ -125,11 +128,6 @@ impl Node {
         ep.ready
             .iter()
             .any(|k| ep.items.get(k).is_some_and(|i| ready(k.1) & (i.events & !FLAGS | ALWAYS) != 0))
-    }
-
-    fn epoll_ready(&self, id: EpollId) -> u32 {
-        let hit = self.epoll_any(id, |file| self.ready_bits(file));
-        if hit { (c::EPOLLIN | c::EPOLLRDNORM) as u32 } else { 0 }
     }
 
     /// A wake-up of `object` for `events`: its watches go to the ready lists, those with EPOLLEXCLUSIVE only until one has
