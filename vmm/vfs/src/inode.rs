@@ -33,7 +33,7 @@ pub(crate) struct Meta {
 }
 
 /// XATTR_NAME_CAPS: the capabilities that a program file gives (capabilities(7)).
-pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+pub const CAPABILITY: &[u8] = b"security.capability";
 
 impl Meta {
     /// Whether the file gives capabilities to who executes it.

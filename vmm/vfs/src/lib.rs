@@ -69,6 +69,7 @@ pub use base::{BaseEntry, BaseFs, BaseKind, ContentId, Linked, MemBase, NoBase, 
 pub use dir::Order;
 pub use iflags::Wanted;
 pub use image::{Blocks, FileImage, HOST_FAULT, ImageContent, ImageTree};
+pub use inode::CAPABILITY;
 pub use journal::DiskModel;
 pub use lies::Block;
 pub use list::DirEntry;

@@ -2,7 +2,7 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_vfs::Ino;
+use bloodhound_vfs::{CAPABILITY, Ino};
 
 use crate::caps::{CAP_SETFCAP, CAP_SYS_ADMIN};
 use crate::ctx::*;
@@ -12,8 +12,6 @@ use crate::wait::SysResult;
 /// "The VFS-imposed limits on extended attribute names are 255 bytes; values 64 kB" (xattr(7)).
 const NAME_MAX: usize = 255;
 const SIZE_MAX: u64 = 65536;
-/// XATTR_NAME_CAPS: what a program file gives (capabilities(7)).
-const CAPABILITY: &[u8] = b"security.capability";
 
 impl Ctx<'_> {
     fn xattr_path(&mut self, path: Path, follow: bool) -> SysResult<Place> {
