@@ -274,6 +274,11 @@ pub fn operations(outcome: &Outcome) -> Vec<Done<'_>> {
     elements
 }
 
+/// What takes out each of the operations, in the same order.
+pub fn operations_out(ran: &Ran) -> Vec<Element> {
+    operations(&ran.outcome).into_iter().map(|done| done.out).collect()
+}
+
 /// Which of the operations the text of a violation is about, by their places: those that it names itself, and all on the key that it names.
 pub fn concerned(operations: &[Done<'_>], text: &str) -> (Vec<usize>, Vec<usize>) {
     let first = text.lines().next().unwrap_or_default();

@@ -8,7 +8,6 @@ use bloodhound_decisions::{Concern, Log};
 
 use super::case::{self, Element};
 use super::plain::SURPRISES;
-use super::pool::Ran;
 use super::search::Search;
 use crate::session::Failure;
 
@@ -17,10 +16,6 @@ const LUCK: u32 = 80;
 const DRAWS: usize = 2;
 /// With more operations than these, other draws are tried.
 const FEW_OPERATIONS: usize = 10;
-
-fn elements_of_operations(ran: &Ran) -> Vec<Element> {
-    case::operations(&ran.outcome).into_iter().map(|done| done.out).collect()
-}
 
 impl Search<'_> {
     /// Leaves out single faults with other draws.
@@ -38,16 +33,16 @@ impl Search<'_> {
     /// Leaves out halves, quarters and so on of the operations with other draws, where more are left than a reader would like.
     pub(super) fn lucky_operations(&mut self) -> Result<(), Failure> {
         let (begun, most) = (self.runs, LUCK.min(self.left() / 2));
-        let mut size = elements_of_operations(&self.ran).len() / 2;
+        let mut size = case::operations_out(&self.ran).len() / 2;
         while size > 0 {
-            let elements = elements_of_operations(&self.ran);
+            let elements = case::operations_out(&self.ran);
             if elements.len() <= FEW_OPERATIONS {
                 break;
             }
             match self.one_of(&elements, size, begun + most)? {
                 true => {
                     self.operations(most)?;
-                    size = size.min(elements_of_operations(&self.ran).len() / 2);
+                    size = size.min(case::operations_out(&self.ran).len() / 2);
                 }
                 false => size /= 2,
             }

@@ -248,10 +248,8 @@ impl<'a> Search<'a> {
     }
 
     pub(super) fn operations(&mut self, most: u32) -> Result<(), Failure> {
-        let operations = case::operations(&self.ran.outcome);
-        let elements: Vec<Element> = operations.into_iter().map(|done| done.out).collect();
         match self.dimensions.iter().any(|known| known.name == "operations") {
-            true => self.dimension("operations", elements, most),
+            true => self.dimension("operations", case::operations_out(&self.ran), most),
             // The stack has no workload.
             false => Ok(()),
         }
