@@ -56,6 +56,10 @@ static void ends(void)
 	CHECK_EQ(ahead("/proc/self/exe", 100), 0);
 	CHECK_ERRNO(ahead("/proc/self/exe", -1), EINVAL);
 	CHECK_ERRNO(ahead("/proc/self", 100), EINVAL);
+	int fd = open("/proc/self/comm", O_RDWR);
+	CHECK_ERRNO(fallocate(fd, 0, 0, 1), EOPNOTSUPP);
+	CHECK_ERRNO(fallocate(fd, 0, 0, 0x80000000), EFBIG);
+	close(fd);
 }
 
 static void attributes(void)
