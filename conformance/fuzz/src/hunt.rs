@@ -50,6 +50,24 @@ pub fn first_difference<'a>(a: &'a [String], b: &'a [String]) -> Option<(&'a str
     (0..longer).map(|i| (line(a, i), line(b, i))).find(|(a, b)| a != b)
 }
 
+/// What is left of an outcome where two run at once and either may be first: the lines in no order, and without what a call returned that woke
+/// another actor of which all then died in the same operation. Whether its own thread comes to say so before it is killed depends on the processors.
+fn unordered(outcome: &Outcome) -> Vec<&str> {
+    let ended: Vec<(&str, &str)> =
+        outcome.iter().filter_map(|line| line.strip_suffix(" has ended")?.split_once(' ')).collect();
+    let is_killed = |line: &str| {
+        let mut words = line.splitn(4, ' ');
+        let (op, actor, sign) = (words.next(), words.next(), words.nth(1));
+        let with = |other: &&(&str, &str)| Some(other.0) == op;
+        sign.is_some_and(|rest| rest.starts_with("= "))
+            && ended.iter().filter(with).count() > 1
+            && ended.iter().any(|(at, who)| (Some(*at), Some(*who)) == (op, actor))
+    };
+    let mut lines: Vec<&str> = outcome.iter().map(String::as_str).filter(|line| !is_killed(line)).collect();
+    lines.sort_unstable();
+    lines
+}
+
 /// What was done and how it ended, without numbers of operations and contents.
 fn essence(line: &str) -> String {
     if line.starts_with("the run ended") {
@@ -128,14 +146,8 @@ impl Lab {
         let mut hunted = Hunted::default();
         for machine in &self.simulated {
             for difference in self.compare(machine, cases, &native) {
-                // Where two run at once, either may be first.
-                let sorted = |outcome: &Outcome| {
-                    let mut lines = outcome.clone();
-                    lines.sort();
-                    lines
-                };
-                let reordered = sorted(&difference.native) == sorted(&difference.simulated);
-                if reordered || !self.confirmed(&difference) {
+                let is_race = unordered(&difference.native) == unordered(&difference.simulated);
+                if is_race || !self.confirmed(&difference) {
                     hunted.vague += 1;
                 } else if self.lie.is_none() && versions::explain(&difference, kernel) {
                     hunted.newer += 1;
@@ -145,5 +157,30 @@ impl Lab {
             }
         }
         hunted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(text: &str) -> Outcome {
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// A signal to another thread kills all, one of them while it returns from kill(2).
+    #[test]
+    fn who_dies_of_another_may_or_may_not_tell_what_its_call_returned() {
+        let told = outcome("5 1 read = -22\n6 2 kill = 0\n6 0 has ended\n6 2 has ended");
+        let killed = outcome("5 1 read = -22\n6 2 has ended\n6 0 has ended");
+        assert_eq!(unordered(&told), unordered(&killed));
+        let other = outcome("5 1 read = 0\n6 2 has ended\n6 0 has ended");
+        assert_ne!(unordered(&other), unordered(&killed));
+        // Nobody else died, or it lived on: then what it returned counts.
+        for end in ["6 2 has ended", "6 0 has ended\n6 1 has ended"] {
+            let (zero, one) =
+                (outcome(&format!("6 2 kill = 0\n{end}")), outcome(&format!("6 2 kill = 1\n{end}")));
+            assert_ne!(unordered(&zero), unordered(&one), "{end}");
+        }
     }
 }
