@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/fsuid.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -231,6 +232,84 @@ static void privileges(void)
 	CHECK(fstat(rooted, &st) == 0 && st.st_uid == 0 && st.st_gid == 0);
 	CHECK(fstat(event, &st) == 0 && st.st_uid == 0 && st.st_gid == 0);
 	close(event), close(tcp), close(rooted);
+}
+
+/* Of the capabilities about files only these count from here on, as far as they are permitted. */
+static void only(uint32_t wanted)
+{
+	const uint32_t about_files =
+		1 << CAP_CHOWN | 1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH | 1 << CAP_FOWNER | 1 << CAP_FSETID | 1 << CAP_MKNOD;
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct caps[2];
+	REQUIRE(syscall(SYS_capget, &header, caps) == 0);
+	caps[0].effective = (caps[0].effective & ~about_files) | (caps[0].permitted & wanted);
+	REQUIRE(syscall(SYS_capset, &header, caps) == 0);
+}
+
+static int root_without_capabilities(void)
+{
+	struct stat st;
+	only(0);
+	int is = opens("secret") && fails(open("theirs", O_RDONLY), EACCES) && fails(open("dir/in", O_RDONLY), EACCES);
+	/* access(2) asks what the real user could do, who is root: then what is permitted counts. */
+	is = is && access("theirs", R_OK | W_OK) == 0 && fails(faccessat(AT_FDCWD, "theirs", R_OK, AT_EACCESS), EACCES);
+	is = is && fails(chmod("theirs", 0600), EPERM) && fails(chown("theirs", 0, -1), EPERM) && fails(chown("secret", USER, -1), EPERM);
+	is = is && fails(mknod("device", S_IFCHR | 0600, 0x103), EPERM) && fails(mkdir("dir/made", 0700), EACCES);
+	/* Its own file, but not by a privileged one. */
+	return is && chmod("secret", 04700) == 0 && mode_after_write("secret", 04700) == 0700 && chmod("secret", 0600) == 0 &&
+	       stat("secret", &st) == 0 && st.st_uid == 0;
+}
+
+static int root_that_may_search(void)
+{
+	only(1 << CAP_DAC_READ_SEARCH);
+	return opens("theirs") && opens("dir/in") && fails(open("theirs", O_RDWR), EACCES) && fails(mkdir("dir/made", 0700), EACCES) &&
+	       fails(chmod("theirs", 0600), EPERM);
+}
+
+static int root_that_owns_all(void)
+{
+	only(1 << CAP_FOWNER);
+	return fails(open("theirs", O_RDONLY), EACCES) && chmod("theirs", 0600) == 0 && fails(chown("theirs", 0, -1), EPERM);
+}
+
+static int root_that_gives_away(void)
+{
+	only(1 << CAP_CHOWN);
+	return chown("theirs", USER + 1, -1) == 0 && chown("theirs", USER, -1) == 0 && fails(chmod("theirs", 0600), EPERM);
+}
+
+static int user_with_capabilities(void)
+{
+	REQUIRE(prctl(PR_SET_KEEPCAPS, 1) == 0);
+	become_user();
+	int is = fails(open("secret", O_RDONLY), EACCES);
+	only(1 << CAP_DAC_OVERRIDE);
+	is = is && opens("secret") && mkdir("dir/made", 0700) == 0 && fails(chmod("secret", 0644), EPERM);
+	/* Of the real user, who is not root, access(2) knows no capabilities. */
+	return is && fails(access("secret", R_OK), EACCES) && rmdir("dir/made") == 0;
+}
+
+/* What the user for files brought stays when that user is another one by way of setresuid(2). */
+static int user_with_those_of_another(void)
+{
+	return setresuid(-1, USER, USER) == 0 && setfsuid(0) == USER && setresuid(-1, -1, 0) == 0 && setfsuid(-1) == USER &&
+	       opens("secret") && chmod("secret", 0600) == 0;
+}
+
+/* Root's rights to files are its capabilities. */
+static void by_capabilities(void)
+{
+	if (geteuid() != 0)
+		return;
+	REQUIRE(close(open("theirs", O_WRONLY | O_CREAT, 0600)) == 0 && mkdir("dir", 0700) == 0 && close(creat("dir/in", 0644)) == 0);
+	REQUIRE(chown("theirs", USER, USER) == 0 && chown("dir", USER + 1, USER) == 0);
+	CHECK(in_child(root_without_capabilities));
+	CHECK(in_child(root_that_may_search));
+	CHECK(in_child(root_that_owns_all));
+	CHECK(in_child(root_that_gives_away));
+	CHECK(in_child(user_with_capabilities));
+	CHECK(in_child(user_with_those_of_another));
 }
 
 /* bind(2) of a port at an address: 0 or the error. */
@@ -544,6 +623,7 @@ int main(int argc, char **argv)
 	tap_directory();
 	file_ids();
 	privileges();
+	by_capabilities();
 	ports();
 	thread_numbers();
 	others();

@@ -2,7 +2,7 @@
 //!
 //! They decide who may change ids and groups, signal others, bind low ports, use others' System V objects and message queues, lower
 //! nice values, raise hard limits, make files immutable, lock more memory than RLIMIT_MEMLOCK says, set clocks and change the root directory.
-//! What the file system permits follows the user id alone.
+//! The file system asks for those that are about files (`bloodhound_vfs::FileCap`).
 //! Neighbours: [`crate::credentials`] who has them, `sys::caps` the calls, `sys::ids` the ids.
 
 /// What Docker gives to root where nothing else is said: the bounding set of every process at its start.
@@ -166,9 +166,14 @@ impl Caps {
         self.effective >> cap & 1 != 0
     }
 
+    /// Whether changes of ids change them: not with SECBIT_NO_SETUID_FIXUP.
+    pub fn follow_ids(&self) -> bool {
+        self.securebits & NO_SETUID_FIXUP == 0
+    }
+
     /// Real, effective and saved user id were `before` and are `now`.
     pub fn after_ids(&mut self, before: [u32; 3], now: [u32; 3]) {
-        if self.securebits & NO_SETUID_FIXUP != 0 {
+        if !self.follow_ids() {
             return;
         }
         // "If one or more of the real, effective, or saved set user IDs was previously 0, and as a result of the UID changes all
@@ -191,7 +196,7 @@ impl Caps {
     /// capabilities are cleared from the effective set", and "if the filesystem UID is changed from nonzero to 0, then any of these
     /// capabilities that are enabled in the permitted set are enabled in the effective set".
     pub fn after_fs_id(&mut self, before: u32, now: u32) {
-        if self.securebits & NO_SETUID_FIXUP != 0 {
+        if !self.follow_ids() {
             return;
         }
         match (before, now) {

@@ -30,13 +30,27 @@ impl Credentials {
     /// Of a first process.
     pub fn new(cred: Cred, bounding: u64) -> Credentials {
         let real_ids = [cred.uid, cred.uid, cred.gid, cred.gid];
-        Credentials { caps: Caps::of(cred.uid, bounding), cred, real_ids, fs_ids: [None; 2] }
+        let caps = Caps::of(cred.uid, bounding);
+        Credentials { caps, cred: Cred { caps: caps.effective, ..cred }, real_ids, fs_ids: [None; 2] }
     }
 
     /// Whose rights to files count: the effective ids, unless the thread has others for this purpose.
     pub fn for_files(&self) -> Cred {
         let (cred, [uid, gid]) = (&self.cred, self.fs_ids);
-        Cred { uid: uid.unwrap_or(cred.uid), gid: gid.unwrap_or(cred.gid), groups: cred.groups.clone() }
+        let groups = cred.groups.clone();
+        Cred { uid: uid.unwrap_or(cred.uid), gid: gid.unwrap_or(cred.gid), groups, caps: self.caps.effective }
+    }
+
+    /// Whose rights to files access(2) asks about: "The check is done using the calling process's real UID and GID, rather than the effective IDs", and root has the
+    /// permitted capabilities then, other users none (access_override_creds in Linux).
+    pub fn for_access(&self) -> Cred {
+        let [uid, _, gid, _] = self.real_ids;
+        let caps = match uid {
+            _ if !self.caps.follow_ids() => self.caps.effective,
+            0 => self.caps.permitted,
+            _ => 0,
+        };
+        Cred { uid, gid, groups: self.cred.groups.clone(), caps }
     }
 
     /// Whether all ids are these: a real user and a real group.

@@ -8,7 +8,7 @@ use bloodhound_abi::{Errno, SimTime};
 
 use crate::flags::*;
 use crate::inode::{Inode, Meta, Node};
-use crate::types::{Cred, Ino, Kind};
+use crate::types::{Cred, FileCap, Ino, Kind};
 use crate::vfs::{Ctx, Vfs};
 
 /// The list that decides about access.
@@ -291,7 +291,7 @@ impl Vfs {
                 acl = acl.filter(|_| !all);
             }
             // As chmod(2) does (posix_acl_update_mode).
-            if !cred.is_root() && !cred.in_group(inode.meta.gid) {
+            if !cred.has(FileCap::Fsetid) && !cred.in_group(inode.meta.gid) {
                 mode &= !S_ISGID;
             }
         }

@@ -6,7 +6,7 @@ use crate::flags::*;
 use crate::inode::{CAPABILITY, Inode, Node};
 use crate::mount::{FsKind, device, magic};
 use crate::perm::{allows, owns, set_id_to_drop};
-use crate::types::{Cred, Dev, Fail, Ino, Kind, MountId, Outcome, Stat, StatFs, Timestamp};
+use crate::types::{Cred, Dev, Fail, FileCap, Ino, Kind, MountId, Outcome, Stat, StatFs, Timestamp};
 use crate::vfs::{At, Ctx, Vfs};
 
 /// What utimensat(2) does with one of the two times.
@@ -115,7 +115,7 @@ impl Vfs {
         let mut mode = mode & 0o7777;
         // chmod(2): "If the calling process is not privileged [...], and the group of the file does not match [...],
         // the S_ISGID bit will be turned off".
-        if !cred.is_root() && !cred.in_group(inode.meta.gid) {
+        if !cred.has(FileCap::Fsetid) && !cred.in_group(inode.meta.gid) {
             mode &= !S_ISGID;
         }
         let time = self.stamp(now);
@@ -152,7 +152,8 @@ impl Vfs {
         // cleared". Linux does it for root and for ids of -1 too, and then it is a chmod(2), which takes the owner.
         let is_dir = inode.is_dir();
         let drop = if is_dir { 0 } else { set_id_to_drop(inode, cred) };
-        if !cred.is_root() && (uid_bad || gid_bad || (drop != 0 && !owner)) {
+        let refused = !cred.has(FileCap::Chown) && (uid_bad || gid_bad);
+        if refused || drop != 0 && !owns(inode, cred) {
             return Err(Errno::EPERM);
         }
         let time = self.stamp(now);

@@ -15,7 +15,7 @@ use crate::mount::FsKind;
 use crate::pages::{PAGE, PageMap};
 use crate::pending::Op;
 use crate::perm::set_id_to_drop;
-use crate::types::{Cred, Ino, Kind, Outcome};
+use crate::types::{Cred, FileCap, Ino, Kind, Outcome};
 use crate::vfs::{At, Ctx, PageMoved, Vfs};
 
 /// The content of a new regular file.
@@ -90,7 +90,7 @@ impl Vfs {
         if inode.kind() != Kind::Regular {
             return Ok(());
         }
-        let bits = if cred.is_root() { 0 } else { set_id_to_drop(inode, cred) };
+        let bits = if cred.has(FileCap::Fsetid) { 0 } else { set_id_to_drop(inode, cred) };
         let has_capabilities = inode.meta.has_capabilities();
         if bits == 0 && !has_capabilities {
             return Ok(());

@@ -14,7 +14,7 @@ use crate::inode::{Inode, Node};
 use crate::mount::FsKind;
 use crate::pending::Op;
 use crate::perm::{allows, owns};
-use crate::types::{Dev, Ino, Kind, Name, Outcome};
+use crate::types::{Dev, FileCap, Ino, Kind, Name, Outcome};
 use crate::vfs::{At, Ctx, Vfs};
 use crate::walk::Last;
 
@@ -49,7 +49,7 @@ impl Vfs {
         // none for anybody (ovl_mknod).
         let refused = match node {
             Node::CharDevice(dev) if dev == Dev::default() => self.fs_of(dir)?.kind == FsKind::Root,
-            Node::CharDevice(_) | Node::BlockDevice(_) => !ctx.cred.is_root(),
+            Node::CharDevice(_) | Node::BlockDevice(_) => !ctx.cred.has(FileCap::Mknod),
             _ => false,
         };
         if refused {

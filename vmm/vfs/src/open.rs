@@ -11,7 +11,7 @@ use crate::inode::{Data, Node};
 use crate::mount::FsKind;
 use crate::pending::Op;
 use crate::perm::{allows, owns};
-use crate::types::{Cred, Fail, Ino, Kind, Name, Outcome};
+use crate::types::{Cred, Fail, FileCap, Ino, Kind, Name, Outcome};
 use crate::vfs::{At, Ctx, Vfs};
 use crate::walk::{Last, Spot};
 
@@ -343,7 +343,7 @@ impl Vfs {
         let parent = &self.inode(dir)?.meta;
         let stripped = mode & (S_ISGID | 0o010) == S_ISGID | 0o010
             && parent.mode & S_ISGID != 0
-            && !ctx.cred.is_root()
+            && !ctx.cred.has(FileCap::Fsetid)
             && !ctx.cred.in_group(parent.gid);
         Ok(mode & 0o7777 & if stripped { !S_ISGID } else { !0 })
     }

@@ -2,9 +2,9 @@
 
 use bloodhound_abi::Errno;
 
-use crate::flags::{MAY_EXEC, MAY_WRITE, S_ISGID, S_ISUID, S_ISVTX};
+use crate::flags::{MAY_EXEC, MAY_READ, MAY_WRITE, S_ISGID, S_ISUID, S_ISVTX};
 use crate::inode::Inode;
-use crate::types::{Cred, Ino, Kind};
+use crate::types::{Cred, FileCap, Ino, Kind};
 use crate::vfs::Vfs;
 
 /// Whether `cred` may do all of `want` (MAY_* bits) with the inode.
@@ -17,27 +17,31 @@ pub(crate) fn allows(inode: &Inode, cred: &Cred, want: u32) -> Result<(), Errno>
     if want & MAY_WRITE != 0 && inode.is_immutable() {
         return Err(Errno::EPERM);
     }
-    if cred.is_root() {
-        // "CAP_DAC_OVERRIDE: bypass file read, write, and execute permission checks", but execution of a file
-        // needs at least one x bit (generic_permission in Linux).
-        let exec_refused = want & MAY_EXEC != 0 && !inode.is_dir() && mode & 0o111 == 0;
-        return if exec_refused { Err(Errno::EACCES) } else { Ok(()) };
-    }
-    let bits = if cred.uid == inode.meta.uid {
-        mode >> 6
+    let by_bits = |bits: u32| want & !bits & 7 == 0;
+    let allowed = if cred.uid == inode.meta.uid {
+        by_bits(mode >> 6)
     } else if let Some(allowed) = inode.meta.acl_allows(cred, want) {
-        return if allowed { Ok(()) } else { Err(Errno::EACCES) };
-    } else if cred.in_group(inode.meta.gid) {
-        mode >> 3
+        allowed
     } else {
-        mode
+        by_bits(if cred.in_group(inode.meta.gid) { mode >> 3 } else { mode })
     };
-    if want & !bits & 7 == 0 { Ok(()) } else { Err(Errno::EACCES) }
+    if allowed || overrides(inode, cred, want & 7) { Ok(()) } else { Err(Errno::EACCES) }
 }
 
-/// Whether `cred` owns the inode or is root.
+/// Whether capabilities allow what the bits do not (generic_permission in Linux).
+fn overrides(inode: &Inode, cred: &Cred, want: u32) -> bool {
+    let (over, search) = (cred.has(FileCap::DacOverride), cred.has(FileCap::DacReadSearch));
+    if inode.is_dir() {
+        return over || search && want & MAY_WRITE == 0;
+    }
+    // Execution "needs at least one x bit".
+    let runs = want & MAY_EXEC == 0 || inode.meta.mode & 0o111 != 0;
+    over && runs || search && want == MAY_READ
+}
+
+/// Whether `cred` owns the inode, or may do what its owner may (inode_owner_or_capable).
 pub(crate) fn owns(inode: &Inode, cred: &Cred) -> bool {
-    cred.is_root() || cred.uid == inode.meta.uid
+    cred.uid == inode.meta.uid || cred.has(FileCap::Fowner)
 }
 
 /// Whether a link that is a path's last component is followed (may_follow_link in Linux, with
@@ -58,7 +62,7 @@ pub(crate) fn may_follow(dir: &Inode, link: &Inode, cred: &Cred) -> Result<(), E
 /// `cred` is not in it (setattr_should_drop_suidgid in Linux).
 pub(crate) fn set_id_to_drop(inode: &Inode, cred: &Cred) -> u32 {
     let mode = inode.meta.mode;
-    let group = mode & 0o010 != 0 || !(cred.is_root() || cred.in_group(inode.meta.gid));
+    let group = mode & 0o010 != 0 || !(cred.has(FileCap::Fsetid) || cred.in_group(inode.meta.gid));
     mode & (S_ISUID | if group { S_ISGID } else { 0 })
 }
 

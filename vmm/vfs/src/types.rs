@@ -32,28 +32,48 @@ pub type Name = Arc<[u8]>;
 /// The credentials that permission checks use (credentials(7): file-system user and group).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cred {
-    /// File-system user id; 0 bypasses permission bits (CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_CHOWN as one).
+    /// File-system user id. It gives no rights by itself: those of root are capabilities.
     pub uid: u32,
     /// File-system group id.
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Arc<[u32]>,
+    /// Effective capabilities, a bit each; those count here that [`FileCap`] names.
+    pub caps: u64,
+}
+
+/// Capabilities that are about files, by their numbers (capabilities(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FileCap {
+    /// CAP_CHOWN: "Make arbitrary changes to file UIDs and GIDs".
+    Chown = 0,
+    /// CAP_DAC_OVERRIDE: "Bypass file read, write, and execute permission checks".
+    DacOverride = 1,
+    /// CAP_DAC_READ_SEARCH: "Bypass file read permission checks and directory read and execute permission checks".
+    DacReadSearch = 2,
+    /// CAP_FOWNER: "Bypass permission checks on operations that normally require the filesystem UID of the process to match the UID of the file".
+    Fowner = 3,
+    /// CAP_FSETID: "Don't clear set-user-ID and set-group-ID mode bits when a file is modified".
+    Fsetid = 4,
+    /// CAP_MKNOD: "Create special files using mknod(2)".
+    Mknod = 27,
 }
 
 impl Cred {
-    /// The superuser.
+    /// The superuser, with all capabilities.
     pub fn root() -> Cred {
-        Cred { uid: 0, gid: 0, groups: Arc::new([]) }
+        Cred { uid: 0, gid: 0, groups: Arc::new([]), caps: !0 }
     }
 
-    /// A user without supplementary groups.
+    /// A user without supplementary groups: with all capabilities if it is root, else without any.
     pub fn user(uid: u32, gid: u32) -> Cred {
-        Cred { uid, gid, groups: Arc::new([]) }
+        Cred { uid, gid, groups: Arc::new([]), caps: if uid == 0 { !0 } else { 0 } }
     }
 
-    /// Whether permission bits are bypassed.
-    pub fn is_root(&self) -> bool {
-        self.uid == 0
+    /// Whether a capability counts.
+    pub fn has(&self, cap: FileCap) -> bool {
+        self.caps >> cap as u8 & 1 != 0
     }
 
     /// Whether `gid` is the group or one of the supplementary groups.

@@ -1,8 +1,8 @@
 //! What calls on inodes find in /proc and /sys: whether attributes may be changed, and where a file ends for lseek(2).
 
 use bloodhound_abi::Errno;
-use bloodhound_vfs::Cred;
 use bloodhound_vfs::flags::MAY_WRITE;
+use bloodhound_vfs::{Cred, FileCap};
 
 use super::{Tree, View, process};
 use crate::credentials::Asks;
@@ -54,7 +54,7 @@ impl View<'_> {
         match change {
             // setattr_prepare: the owner, CAP_FOWNER or CAP_CHOWN.
             Change::Touch if cred.uid != attr.uid => self.permit(at, cred, MAY_WRITE),
-            _ if !cred.is_root() && cred.uid != attr.uid => Err(Errno::EPERM),
+            _ if !cred.has(FileCap::Fowner) && cred.uid != attr.uid => Err(Errno::EPERM),
             // Linux would remember it.
             Change::Mode(mode) if mode != attr.mode & 0o7777 => Err(Errno::EPERM),
             _ => Ok(()),

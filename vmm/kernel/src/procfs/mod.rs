@@ -31,7 +31,7 @@ pub use knobs::Knobs;
 use bloodhound_abi::Errno;
 use bloodhound_net::Stack;
 use bloodhound_vfs::flags::{PROC_MAGIC, S_IFDIR, S_IFLNK, S_IFREG, SYSFS_MAGIC};
-use bloodhound_vfs::{BaseFs, Cred, Fail, MountSpec, Timestamp, Vfs};
+use bloodhound_vfs::{BaseFs, Cred, Fail, FileCap, MountSpec, Timestamp, Vfs};
 
 use crate::container::Container;
 use crate::credentials::Asks;
@@ -354,7 +354,7 @@ impl View<'_> {
         // The descriptors of its own a process may always look at (proc_fd_permission).
         let descriptors = [&b"/fd"[..], b"/fdinfo"].iter().any(|name| at.path.ends_with(name));
         let own = descriptors && self.owner(at).is_some_and(|(process, _)| process.pid == self.pid);
-        if cred.is_root() || own {
+        if cred.has(FileCap::DacOverride) || own {
             return Ok(());
         }
         let shift = if cred.uid == attr.uid {

@@ -4,6 +4,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::{At, Dev, Ino, Kind};
 
+use crate::caps::CAP_DAC_READ_SEARCH;
 use crate::ctx::*;
 use crate::path::{Place, done};
 use crate::wait::SysResult;
@@ -83,7 +84,7 @@ pub fn linkat(k: &mut Ctx<'_>, olddir: Fd, old: Path, newdir: Fd, new: Path, fla
     let old = k.read_path(old)?;
     let place = if old.is_empty() && flags.contains(AtFlags::AT_EMPTY_PATH) {
         // "The caller must have the CAP_DAC_READ_SEARCH capability in order to use this flag."
-        if !k.fs_cred().is_root() {
+        if !k.credentials().caps.has(CAP_DAC_READ_SEARCH) {
             return err(Errno::ENOENT);
         }
         k.fd_place(olddir)?

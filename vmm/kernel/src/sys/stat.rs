@@ -129,12 +129,7 @@ pub fn faccessat2(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32, flags: AtFl
         return err(Errno::EINVAL);
     }
     // "The check is done using the calling process's real UID and GID, rather than the effective IDs" (access(2)).
-    let cred = if flags.contains(AtFlags::AT_EACCESS) {
-        k.fs_cred()
-    } else {
-        let [ruid, _, rgid, _] = k.credentials().real_ids;
-        Cred { uid: ruid, gid: rgid, groups: k.credentials().cred.groups.clone() }
-    };
+    let cred = if flags.contains(AtFlags::AT_EACCESS) { k.fs_cred() } else { k.credentials().for_access() };
     let path = k.read_path(path)?;
     let place = if path.is_empty() && flags.contains(AtFlags::AT_EMPTY_PATH) {
         k.fd_place(dirfd)?

@@ -69,7 +69,7 @@ impl Users {
         // SAFETY: the buffer has the length that is passed.
         let len = unsafe { libc::getgroups(groups.len() as i32, groups.as_mut_ptr()) };
         groups.truncate(len.max(0) as usize);
-        Cred { uid, gid, groups: groups.into() }
+        Cred { groups: groups.into(), ..Cred::user(uid, gid) }
     }
 
     /// Makes this thread act as `user` on files.
