@@ -252,6 +252,27 @@ static void passing(void)
 }
 
 /* SO_PEEK_OFF (socket(7)): peeks go on where the last one ended, and receptions take the offset back. */
+/* A socket that is in its own queue only is closed, and the message that held it does not count as unread. */
+static void in_itself(void)
+{
+	int pair[2], error = -1;
+	socklen_t size = sizeof error;
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
+	REQUIRE(send_fd(pair[0], pair[1]) == 1);
+	CHECK_OK(close(pair[1]));
+	/* Linux looks for such sockets when others are closed. */
+	struct pollfd closed = { pair[0], POLLIN, 0 };
+	for (int tries = 0; tries < 100 && !(closed.revents & POLLHUP); tries++) {
+		int other[2];
+		REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, other) == 0);
+		close(other[0]), close(other[1]);
+		REQUIRE(poll(&closed, 1, 20) >= 0);
+	}
+	CHECK(closed.revents & POLLHUP && !(closed.revents & POLLERR));
+	CHECK(getsockopt(pair[0], SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0);
+	close(pair[0]);
+}
+
 static int offset_of(int fd)
 {
 	int off = 77;
@@ -356,6 +377,7 @@ int main(void)
 	pairs();
 	datagrams();
 	passing();
+	in_itself();
 	peeks_at_offsets();
 	REQUIRE(chdir("/") == 0);
 	CHECK_EQ(rmdir(directory), 0);

@@ -84,13 +84,13 @@ impl UnixSockets {
         messages.flat_map(|message| message.files.iter().copied())
     }
 
-    /// Takes the descriptions out of the messages of a queue.
+    /// Takes the messages with descriptions out of a queue: whole, so that they do not count as unread when its socket is closed for that (unix_gc purges
+    /// them before it lets go of what they hold).
     fn strip(&mut self, queue: UnixId) {
-        let Some(socket) = self.sockets.get_mut(queue) else { return };
-        for message in &mut socket.queue {
-            let files = std::mem::take(&mut message.files);
-            self.flights.landed(queue, message.user, files.len());
-            self.effects.dropped.extend(files);
+        while let Some(socket) = self.sockets.get(queue)
+            && let Some(place) = socket.queue.iter().position(|message| !message.files.is_empty())
+        {
+            self.unlink(queue, place);
         }
     }
 }
