@@ -25,14 +25,26 @@ pub enum Arm {
     OneFault = 6,
     /// One random number that a program asks for is another one.
     Input = 7,
+    /// One fault more begins soon after something that was seen for the first time, and the others are drawn anew from there on.
+    AddFault = 8,
+    /// One of the faults that come begins later.
+    MoveFault = 9,
 }
 
 impl Arm {
     /// How many there are.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 10;
     /// Those that go on from a state by drawing something anew.
-    pub(crate) const REDRAWN: [Arm; 6] =
-        [Arm::Profile, Arm::Future, Arm::Faults, Arm::Timing, Arm::Operations, Arm::OneFault];
+    pub(crate) const REDRAWN: [Arm; 8] = [
+        Arm::Profile,
+        Arm::Future,
+        Arm::Faults,
+        Arm::Timing,
+        Arm::Operations,
+        Arm::OneFault,
+        Arm::AddFault,
+        Arm::MoveFault,
+    ];
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
@@ -45,6 +57,8 @@ impl Arm {
             Arm::Operations => "operations",
             Arm::OneFault => "one-fault",
             Arm::Input => "input",
+            Arm::AddFault => "add-fault",
+            Arm::MoveFault => "move-fault",
         }
     }
 }
@@ -60,6 +74,9 @@ struct Account {
 const FORGET: u64 = 24;
 /// Of what is known of nothing, so much is assumed in addition: worth and cost of a run of the average.
 const ASSUMED: u64 = 3;
+
+/// A fault is added so many times as often as what it brings alone says.
+const ADDED_MORE: u64 = 4;
 
 /// What all arms have brought.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +96,11 @@ impl Arms {
         self.runs += 1;
     }
 
+    /// What a run was worth lately, on average.
+    pub(crate) fn usual_worth(&self) -> u64 {
+        self.all.worth / self.runs.clamp(1, FORGET)
+    }
+
     /// What an arm brings for a thousand times of what a run costs, by what is known of it; at least 1.
     fn rate(&self, arm: Arm) -> u64 {
         let known = self.runs.clamp(1, FORGET);
@@ -90,16 +112,24 @@ impl Arms {
         u64::try_from(rate).unwrap_or(u64::MAX / 16).clamp(1, u64::MAX / 16)
     }
 
-    /// The share of seeds that were not run yet, in 64ths: at least [`Arms::LEAST_FRESH`], at most [`Arms::MOST_FRESH`].
-    pub fn fresh(&self) -> u64 {
+    /// The share of seeds that were not run yet, in 64ths, at the so manieth run: at least [`Arms::least_fresh`], at most [`Arms::MOST_FRESH`].
+    pub fn fresh(&self, number: u64) -> u64 {
         let fresh = self.rate(Arm::Fresh);
         let best = Arm::REDRAWN.into_iter().map(|arm| self.rate(arm)).max().unwrap_or(1);
         let share = u128::from(fresh) * 64 / (u128::from(fresh) + u128::from(best)).max(1);
-        (share as u64).clamp(Arms::LEAST_FRESH, Arms::MOST_FRESH)
+        (share as u64).clamp(Arms::least_fresh(number), Arms::MOST_FRESH)
     }
 
-    /// So many of 64 runs are those of seeds that were not run yet, whatever has paid: a search is then never much worse than they alone.
+    /// So many of 64 runs are those of seeds that were not run yet, whatever has paid: a search is then never much worse than they alone. What they do not find
+    /// for long is rather found by going on from what they have shown.
+    pub fn least_fresh(number: u64) -> u64 {
+        if number < Arms::EARLY { Arms::LEAST_FRESH } else { Arms::LEAST_FRESH_LATER }
+    }
+
+    const EARLY: u64 = 64;
+    /// That share in the first runs.
     pub const LEAST_FRESH: u64 = 36;
+    const LEAST_FRESH_LATER: u64 = 24;
     /// So many of 64 at most, so that it is noticed when something else pays.
     pub const MOST_FRESH: u64 = 56;
 
@@ -108,7 +138,12 @@ impl Arms {
         let rates: Vec<u64> = among.iter().map(|arm| self.rate(*arm)).collect();
         // A tenth of the best, for those that have brought nothing.
         let least = (rates.iter().max()? / 10).max(1);
-        let weights: Vec<u64> = rates.iter().map(|rate| (*rate).max(least)).collect();
+        let weigh = |(arm, rate): (&Arm, &u64)| {
+            let weight = (*rate).max(least);
+            // What it brings is seldom new, but what a fault at just this time does is what no other arm finds out.
+            if *arm == Arm::AddFault { weight.saturating_mul(ADDED_MORE) } else { weight }
+        };
+        let weights: Vec<u64> = among.iter().zip(&rates).map(weigh).collect();
         pick(&weights, dice).map(|place| among[place])
     }
 }
@@ -145,7 +180,8 @@ mod tests {
             arms.ran(Arm::Faults, 200, 500);
             arms.ran(Arm::Timing, 0, 500);
         }
-        assert_eq!(arms.fresh(), Arms::LEAST_FRESH);
+        assert_eq!(arms.fresh(0), Arms::least_fresh(0));
+        assert_eq!(arms.fresh(Arms::EARLY), Arms::least_fresh(Arms::EARLY));
         let mut dice = Dice::new(1);
         let mut chosen = [0u32; Arm::COUNT];
         for _ in 0..2000 {
@@ -158,7 +194,7 @@ mod tests {
             arms.ran(Arm::Fresh, 10, 1000);
             Arm::REDRAWN.into_iter().for_each(|arm| arms.ran(arm, 0, 500));
         }
-        assert!(arms.fresh() > 50, "{}", arms.fresh());
+        assert!(arms.fresh(100) > 50, "{}", arms.fresh(100));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct StateId(pub u64);
 pub struct State {
     /// The state from which its run went on.
     pub parent: Option<StateId>,
+    /// The moment up to which its run is that of the parent, ns.
+    pub left: u64,
     /// How many times it was gone on from a state on the way to it.
     pub depth: u32,
     /// The run.
@@ -31,6 +33,10 @@ pub struct State {
     pub is_ready: bool,
     /// What was seen there for the first time.
     pub features: Vec<u64>,
+    /// When each of them came, ns: before the moment, and after that from which its run went on.
+    pub came: Vec<u64>,
+    /// When events of nodes came in its run, ns; known where the stack was ready.
+    pub events: Vec<u64>,
     /// How near its run came to a violation, in millionths.
     pub nearness: u32,
     /// The faults that its run had planned for later.
@@ -45,13 +51,16 @@ pub struct State {
 
 impl State {
     /// How likely it is to be chosen: by how rare what it showed is, how near it came, and whether going on from it has brought something; the
-    /// oftener it was chosen, the less (as the schedules of AFLFast have it).
+    /// oftener it was chosen, the less (as the schedules of AFLFast have it). Its square counts, because most states show nothing but combinations that each run has,
+    /// and there are so many of these that they would be chosen nearly always.
     pub(crate) fn energy(&self, features: &Features, prefer: Prefer) -> u64 {
         let nearness = u64::from(self.nearness) * ONE / 1_000_000;
         let rare = if prefer.rare { features.rarity(&self.features) } else { ONE };
         let base = rare + if prefer.near { nearness * 4 } else { 0 };
         let paid = u64::from(self.paid.min(16));
-        (base.max(1) * (1 + paid) / (1 + u64::from(self.chosen))).max(1)
+        // In parts of 2^12, so that squares have room.
+        let base = (base >> 4).clamp(1, 1 << 26);
+        (base * base * (1 + paid) / (1 + u64::from(self.chosen))).max(1)
     }
 }
 
@@ -149,6 +158,14 @@ impl Frontier {
         pick(&weights, dice).map(|place| *open[place].0)
     }
 
+    /// A beginning of a run that had events, those that were chosen often less likely.
+    pub(crate) fn choose_beginning(&self, dice: &mut Dice) -> Option<StateId> {
+        let open: Vec<(&StateId, &State)> =
+            self.states.iter().filter(|(_, state)| !state.events.is_empty()).collect();
+        let weights: Vec<u64> = open.iter().map(|(_, state)| ONE / (1 + u64::from(state.chosen))).collect();
+        pick(&weights, dice).map(|place| *open[place].0)
+    }
+
     /// The state of the least depth, and of those the oldest.
     pub(crate) fn first(&self, may: impl Fn(&State) -> bool) -> Option<StateId> {
         let open = self.states.iter().filter(|(_, state)| may(state));
@@ -171,11 +188,14 @@ pub(crate) mod tests {
     pub(crate) fn state(depth: u32, features: &[u64]) -> State {
         State {
             parent: None,
+            left: 0,
             depth,
             log: Arc::default(),
             at: 0,
             is_ready: false,
             features: features.to_vec(),
+            came: Vec::new(),
+            events: Vec::new(),
             nearness: 0,
             faults: Arc::default(),
             draws: Arc::default(),
@@ -209,10 +229,11 @@ pub(crate) mod tests {
         let mut often = state(0, &[1]);
         let never = often.clone();
         often.chosen = 9;
-        assert_eq!(never.energy(&features, BOTH), 10 * often.energy(&features, BOTH) + 6);
+        let (rare, common) = (never.energy(&features, BOTH), often.energy(&features, BOTH));
+        assert_eq!(rare / 10, common);
         often.paid = 9;
-        assert!(often.energy(&features, BOTH) >= never.energy(&features, BOTH) - 8);
+        assert_eq!(often.energy(&features, BOTH), rare);
         let near = State { nearness: 900_000, ..never.clone() };
-        assert!(near.energy(&features, BOTH) > 3 * never.energy(&features, BOTH));
+        assert!(near.energy(&features, BOTH) > never.energy(&features, BOTH));
     }
 }

@@ -3,23 +3,32 @@
 //! Run `n` is ordered when the runs up to `n - LAG` are merged, so that workers are busy while what they have shown is not known yet, and the search
 //! is the same for any number of them. Each order draws from dice of its own, made of the seed of the search and the number.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bloodhound_decisions::{Choice, Dice, Log};
+use bloodhound_decisions::{Choice, Dice, FaultChain, Log};
 
 use crate::arms::{Arm, Arms};
-use crate::branch::{Planned, branch, is_possible};
-use crate::features::Features;
+use crate::branch::{Branched, Planned, branch, is_possible};
+use crate::features::{Features, ONE, is_event};
 use crate::frontier::{Frontier, Prefer, State, StateId};
 use crate::strategy::Strategy;
 
+/// The version of the rules by which a search chooses and learns: one that was begun by other rules is another search.
+pub const RULES: u32 = 2;
 /// A run is chosen when the results of all runs are known but so many before it.
 pub const LAG: u64 = 16;
 /// Of the moments of a run that showed something new, at most so many become states.
 const STATES_OF_RUN: usize = 4;
+/// So many events of a run are remembered.
+const EVENTS_OF_STATE: usize = 512;
+/// A moment becomes one if what it showed is worth this part of what an average run shows that is new: else it showed what every run does.
+const STATE_OF_USUAL: u64 = 3;
 /// Of what was seen first at a moment, so much is remembered.
 const FEATURES_OF_STATE: usize = 48;
+/// What a run is worth is reckoned in such parts of what is new of a class in an average run.
+const PART: u64 = ONE / 16;
 /// How often a state is gone on from where all states are gone on from in turn.
 const CHILDREN: u32 = 4;
 /// Where they are, one run in so many is of a seed that was not run yet.
@@ -51,10 +60,12 @@ pub enum Origin {
     State {
         /// Its number.
         id: StateId,
-        /// Its moment: up to it the run is that of the state.
+        /// The moment up to which the run is that of the state.
         at: u64,
         /// What it is.
         log: Arc<Log>,
+        /// The last state that the run comes by until then, and when: it can be carried out from there. `None`: from the end of the boot.
+        by: Option<(StateId, u64)>,
     },
 }
 
@@ -96,6 +107,8 @@ pub struct Seen {
 #[derive(Clone, Debug)]
 pub struct Search {
     settings: Settings,
+    /// The faults that may be added to runs.
+    chains: Vec<FaultChain>,
     frontier: Frontier,
     features: Features,
     arms: Arms,
@@ -105,7 +118,7 @@ pub struct Search {
     /// Runs whose results are merged.
     merged: u64,
     /// From where those that are not came.
-    open: BTreeMap<u64, (Arm, Option<StateId>)>,
+    open: BTreeMap<u64, (Arm, Option<(StateId, u64)>)>,
     /// How many runs each arm had.
     runs_of: [u64; Arm::COUNT],
     /// The run that showed something new last, and the nearest that any came to a violation.
@@ -114,11 +127,12 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search that has not begun.
-    pub fn new(settings: Settings) -> Search {
+    /// A search that has not begun. `chains`: the faults that may be added to its runs.
+    pub fn new(settings: Settings, chains: Vec<FaultChain>) -> Search {
         Search {
             frontier: Frontier::new(settings.max_states),
             settings,
+            chains,
             features: Features::default(),
             arms: Arms::default(),
             ordered: 0,
@@ -198,9 +212,9 @@ impl Search {
         let order = self.branch(number, &mut dice).unwrap_or_else(|| self.fresh(number));
         let from = match &order.origin {
             Origin::Boot => None,
-            Origin::State { id, .. } => Some(*id),
+            Origin::State { id, at, .. } => Some((*id, *at)),
         };
-        if let Some(state) = from.and_then(|id| self.frontier.get_mut(id)) {
+        if let Some(state) = from.and_then(|(id, _)| self.frontier.get_mut(id)) {
             state.chosen = state.chosen.saturating_add(1);
         }
         self.open.insert(number, (order.arm, from));
@@ -223,7 +237,7 @@ impl Search {
         let fresh = match strategy {
             Strategy::Random | Strategy::Swarm => true,
             Strategy::Bfs | Strategy::Dfs => in_turn,
-            Strategy::CoverageGuided => dice.below(64) < self.arms.fresh(),
+            Strategy::CoverageGuided => dice.below(64) < self.arms.fresh(number),
             Strategy::InputTree => dice.below(64) < Arms::LEAST_FRESH,
         };
         if fresh {
@@ -231,20 +245,24 @@ impl Search {
         }
         let (arms, id) = match strategy {
             Strategy::InputTree => {
-                let may = |state: &State| is_possible(Arm::Input, state);
+                let may = |state: &State| is_possible(Arm::Input, state, &self.chains);
                 (vec![Arm::Input], self.frontier.choose(may, &self.features, prefer, dice)?)
             }
             Strategy::Bfs => (Vec::new(), self.frontier.first(|state| state.chosen < CHILDREN)?),
             Strategy::Dfs => (Vec::new(), self.frontier.last(|state| state.chosen < CHILDREN)?),
             _ => {
                 let arm = self.arms.choose(&Arm::REDRAWN, dice)?;
-                let may = |state: &State| is_possible(arm, state);
-                (vec![arm], self.frontier.choose(may, &self.features, prefer, dice)?)
+                let may = |state: &State| is_possible(arm, state, &self.chains);
+                // Half of the faults are added behind what is new, half behind anything that nodes came to.
+                let anywhere = arm == Arm::AddFault && dice.below(2) == 0;
+                let beginning = if anywhere { self.frontier.choose_beginning(dice) } else { None };
+                let chosen = beginning.or_else(|| self.frontier.choose(may, &self.features, prefer, dice));
+                (vec![arm], chosen?)
             }
         };
         let state = self.frontier.get(id)?;
         let arms: Vec<Arm> = match arms.is_empty() {
-            true => Arm::REDRAWN.into_iter().filter(|arm| is_possible(*arm, state)).collect(),
+            true => Arm::REDRAWN.into_iter().filter(|arm| is_possible(*arm, state, &self.chains)).collect(),
             false => arms,
         };
         // In turn, so that each child of a state is another kind of branch.
@@ -252,31 +270,46 @@ impl Search {
             Strategy::Bfs | Strategy::Dfs => arms[state.chosen as usize % arms.len().max(1)],
             _ => *arms.first()?,
         };
-        let (log, at) = (branch(state, arm, dice)?, state.at);
-        Some(Order { number, seed: log.seed, arm, origin: Origin::State { id, at, log } })
+        let Branched { log, at } = branch(state, arm, (&self.chains, &self.features), dice)?;
+        let by = self.last_before(id, at);
+        Some(Order { number, seed: log.seed, arm, origin: Origin::State { id, at, log, by } })
+    }
+
+    /// The last state that a run comes by until a moment which is the run of a state until then.
+    fn last_before(&self, id: StateId, at: u64) -> Option<(StateId, u64)> {
+        let (mut next, mut until) = (Some(id), at);
+        while let Some(id) = next {
+            let state = self.frontier.get(id)?;
+            if state.at <= until {
+                return Some((id, state.at));
+            }
+            (next, until) = (state.parent, until.min(state.left));
+        }
+        None
     }
 
     /// Learns from what a run has shown.
-    fn learn(&mut self, seen: Seen, arm: Arm, from: Option<StateId>) {
-        let mut new = Vec::new();
-        for (feature, at) in &seen.features {
-            if self.features.add(*feature) {
-                new.push((*feature, *at));
-            }
-        }
+    fn learn(&mut self, seen: Seen, arm: Arm, from: Option<(StateId, u64)>) {
+        // What was seen until its moment is its state's and was counted there.
+        let until = from.map_or(0, |(_, at)| at);
+        let new =
+            self.features.learn(seen.features.iter().filter(|(_, when)| from.is_none() || *when > until));
         let nearer = u64::from(seen.nearness.saturating_sub(self.nearest));
         self.nearest = self.nearest.max(seen.nearness);
-        // A hundredth of the way to a violation is worth as much as a feature, if it is worth anything.
-        let near = if self.settings.prefer.near { (nearer / 10_000).min(64) } else { 0 };
-        let worth = (new.len() as u64).min(64) + near;
+        // A hundredth of the way to a violation is worth as much as what is new of a class in an average run, if it is worth anything.
+        let near = if self.settings.prefer.near { (nearer / 10_000).min(64) * ONE } else { 0 };
+        let worth = (new.iter().map(|(feature, _)| self.features.worth(*feature)).sum::<u64>() + near) / PART;
+        let usual = self.arms.usual_worth();
         self.arms.ran(arm, worth, seen.cost);
         if !new.is_empty() {
             self.newest = self.merged;
         }
         let (mut depth, mut after) = (0, 0);
-        if let Some(parent) = from.and_then(|id| self.frontier.get_mut(id)) {
-            parent.paid = parent.paid.saturating_add(u32::from(worth > 0));
-            (depth, after) = (parent.depth + 1, parent.at);
+        if let Some((id, at)) = from
+            && let Some(parent) = self.frontier.get_mut(id)
+        {
+            parent.paid = parent.paid.saturating_add(u32::from(worth > usual));
+            (depth, after) = (parent.depth + 1, at);
         } else if from.is_some() {
             // Its state had to go: how deep it was is not known any more.
             return;
@@ -284,7 +317,7 @@ impl Search {
         if seen.failed || depth > self.settings.max_depth || !self.settings.strategy.is_guided() {
             return;
         }
-        self.add_states(seen, &new, (from, depth, after));
+        self.add_states(seen, &new, usual, (from.map(|(id, _)| id), depth, after));
         self.frontier.evict(&self.features, self.settings.prefer);
     }
 
@@ -293,38 +326,51 @@ impl Search {
         &mut self,
         seen: Seen,
         new: &[(u64, u64)],
+        usual: u64,
         (parent, depth, after): (Option<StateId>, u32, u64),
     ) {
         let ready = seen.moments.first().copied().unwrap_or_default();
-        let mut at_moment: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let events = seen.features.iter().filter(|(feature, _)| is_event(*feature)).map(|(_, when)| *when);
+        let events: Vec<u64> =
+            if parent.is_none() { events.take(EVENTS_OF_STATE).collect() } else { Vec::new() };
+        let mut at_moment: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
         for (feature, at) in new {
             // What was seen at a moment or before it is there.
             if let Some(moment) = seen.moments.iter().find(|moment| *moment >= at && **moment > after) {
-                at_moment.entry(*moment).or_default().push(*feature);
+                at_moment.entry(*moment).or_default().push((*feature, *at));
             }
         }
-        // Those with most; of equal ones the earlier.
-        let mut best: Vec<(u64, Vec<u64>)> = at_moment.into_iter().collect();
-        best.sort_by_key(|(at, features)| (std::cmp::Reverse(features.len()), *at));
+        // Those with what says most; of equal ones the earlier.
+        let mut best: Vec<(u64, Vec<(u64, u64)>)> = at_moment.into_iter().collect();
+        let worth =
+            |new: &[(u64, u64)]| new.iter().map(|(feature, _)| self.features.worth(*feature)).sum::<u64>();
+        best.iter_mut().for_each(|(_, new)| {
+            new.sort_by_key(|(feature, when)| (Reverse(self.features.worth(*feature)), *when))
+        });
+        best.sort_by_key(|(at, new)| (Reverse(worth(new)), *at));
+        best.retain(|(_, new)| worth(new) / PART * STATE_OF_USUAL >= usual);
         best.truncate(STATES_OF_RUN);
         if parent.is_none() && best.iter().all(|(at, _)| *at != ready) {
-            let features = new.iter().map(|(feature, _)| *feature).collect();
-            best.push((ready, features));
+            best.push((ready, Vec::new()));
         }
         best.sort_by_key(|(at, _)| *at);
-        for (at, mut features) in best {
-            features.truncate(FEATURES_OF_STATE);
+        for (at, mut new) in best {
+            new.truncate(FEATURES_OF_STATE);
+            let (features, came) = new.into_iter().unzip();
             let later = |draws: &[(Choice, u64)]| {
                 let first = draws.partition_point(|(_, when)| *when <= at);
                 Arc::new(draws[first..].to_vec())
             };
             self.frontier.add(State {
                 parent,
+                left: after,
                 depth,
                 log: seen.log.clone(),
                 at,
                 is_ready: at == ready,
                 features,
+                came,
+                events: if at == ready { events.clone() } else { Vec::new() },
                 nearness: seen.nearness,
                 faults: seen.faults.clone(),
                 draws: if seen.draws.is_empty() { Arc::default() } else { later(&seen.draws) },

@@ -7,11 +7,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{AT_ITS_TIME, Choice, Concern, Decisions, Epoch, Log, Override, Part, Site, Word};
+use bloodhound_decisions::{
+    AT_ITS_TIME, Choice, Concern, Decisions, Epoch, LATER, Log, Override, Part, Site, Word,
+};
 use bloodhound_faults::{Begins, Declaration, FaultSpec, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
 use bloodhound_sim::faults::{
-    Effect, Fault, FaultId, LATER, Planned, Scheduled, Single, Trigger, What, drawn as drawn_by_seed,
+    Effect, Fault, FaultId, Planned, STRENGTH, Scheduled, Single, Trigger, What, drawn as drawn_by_seed,
     phase_end,
 };
 use bloodhound_sim::timeline;
@@ -365,7 +367,7 @@ fn said_of(id: FaultId, log: &Log) -> Vec<String> {
 
 /// Whether a choice is about the parameters of an entry.
 fn is_of(id: FaultId, site: &Site) -> bool {
-    let written = ["gap", "begins", "duration", AT_ITS_TIME, LATER].map(|part| id.site(part));
+    let written = ["gap", "begins", "duration", STRENGTH, AT_ITS_TIME, LATER].map(|part| id.site(part));
     let of_id = match site {
         Site::Fault { kind, target, nth, .. } => {
             (*kind, *target, *nth) == (Word::new(id.kind.name()), id.target, id.nth)

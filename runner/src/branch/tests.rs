@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use bloodhound_decisions::{Choice, Concern, Epoch, Log, Made, Part, Site, WORD, Word};
+use bloodhound_decisions::{Choice, Concern, Epoch, LATER, Log, Made, Part, Site, WORD, Word};
 use bloodhound_faults::Kind;
 use bloodhound_sim::World;
 use bloodhound_sim::event::{Event, Moment};
-use bloodhound_sim::faults::{self, LATER};
+use bloodhound_sim::faults;
 
 use super::*;
 use crate::platform::{self, Wanted};

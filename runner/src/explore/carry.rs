@@ -61,8 +61,7 @@ pub fn carry(
     let begin = worker.ready(&booted, order.seed);
     let (from, log) = match &order.origin {
         Origin::Boot => (begin.clone(), begin.log.clone()),
-        Origin::State { at, log, .. } if *at <= begin.at.0 => (begin.clone(), log.clone()),
-        Origin::State { id, at, log } => match points.get(*id) {
+        Origin::State { log, by: Some((id, at)), .. } if *at > begin.at.0 => match points.get(*id) {
             Some(point) => (point, log.clone()),
             None => {
                 let point = worker.rebuild(&booted, &before(log, *at), SimTime(*at))?;
@@ -70,6 +69,7 @@ pub fn carry(
                 (point, log.clone())
             }
         },
+        Origin::State { log, .. } => (begin.clone(), log.clone()),
     };
     let stops = stops(worker.scenario(), begin.at);
     // Nothing goes on from the first runs while they are made, most show something new at each of their moments, and many a search is over

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bloodhound_abi::SimTime;
 use bloodhound_corpus::{Corpus, Entry, Search as File};
 use bloodhound_decisions::{Choice, Log};
-use bloodhound_explore::{Planned, Seen, Settings};
+use bloodhound_explore::{Planned, RULES, Seen, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,6 +32,8 @@ const SYNC: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct About {
+    /// By which rules a search learns ([`bloodhound_explore::RULES`]).
+    rules: u32,
     strategy: String,
     first_seed: u64,
     /// Its budget when it was begun.
@@ -51,6 +53,7 @@ impl About {
             Ok((known.name.clone(), text, known.stale))
         };
         Ok(About {
+            rules: RULES,
             strategy: settings.strategy.name().to_owned(),
             first_seed: settings.first_seed,
             runs: settings.runs,
@@ -66,6 +69,7 @@ impl About {
     fn difference(&self, other: &About) -> Vec<String> {
         let parts = |about: &About| {
             [
+                ("version", about.rules.to_string()),
                 ("strategy", about.strategy.clone()),
                 ("first seed", about.first_seed.to_string()),
                 ("max_depth", about.max_depth.to_string()),

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use bloodhound_abi::SimTime;
 use bloodhound_explore::{Order, Origin, Search, Seen, Settings, StateId};
+use bloodhound_sim::faults::fault_chains;
 
 use super::carry::{Points, carry};
 use super::observe::{Eyes, seen};
@@ -179,7 +180,8 @@ impl Shared {
 /// # Errors
 /// No thread can be started.
 pub fn run_all(hunt: Hunt, jobs: usize, collector: &mut Collector<'_>) -> Result<(), Failure> {
-    let mut search = Search::new(hunt.settings.clone());
+    let chains = fault_chains(&hunt.session.scenario);
+    let mut search = Search::new(hunt.settings.clone(), chains);
     let mut first = VecDeque::from(search.begin());
     let next = again(&mut search, &mut first, collector)?;
     if collector.totals.failed_fast || search.merged().0 >= hunt.settings.runs {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use bloodhound_abi::SimTime;
+use bloodhound_explore::{CLASS_BITS, EVENT};
 
 use super::table::{Table, mix};
 
@@ -94,6 +95,12 @@ impl Aspect {
             Aspect::Check => "check",
             Aspect::Finding => "finding",
         }
+    }
+
+    /// Whether it is about something that a node came to.
+    fn is_event(self) -> bool {
+        use Aspect::*;
+        matches!(self, Line | Process | Service | Connection | File)
     }
 
     /// Whether how often it happened says something of its own.
@@ -208,7 +215,9 @@ impl Book {
 
     #[cold]
     fn reached(&mut self, at: SimTime, aspect: Aspect, (base, count): (u64, u32), parts: &[u64]) {
-        let hash = mix(base, u64::from(count));
+        // What it is about, for who weighs features: to have come often is another thing than to have come at all.
+        let class = if aspect.is_event() { EVENT } else { 0 } | (aspect as u64) << 1 | u64::from(count > 1);
+        let hash = mix(base, u64::from(count)) << CLASS_BITS | class;
         self.found.push((hash, First { at, count }));
         if self.words.is_none() {
             return;

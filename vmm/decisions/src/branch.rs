@@ -2,10 +2,57 @@
 //!
 //! Neighbours: `log` (what a log has), the whole of [`Decisions`] in the crate's text. Whoever restores worlds (the runner's `branch`) calls this.
 
-use crate::{Choice, Decisions, Log, Mode, Part};
+use crate::{Choice, Decisions, Log, Mode, Override, Part, Site, WORD};
 
 /// The part of an entry of the plan of faults that is asked for when its time comes, and not when the plan is drawn.
 pub const AT_ITS_TIME: &str = "happens";
+/// The part of an entry by which it begins later: by so many ns. It is asked for at the same time.
+pub const LATER: &str = "later";
+
+/// What an epoch of the log has drawn has numbers from here on.
+pub const ANEW: u64 = 1 << 61;
+/// An epoch draws so many things of one kind and target at most, as a power of two.
+pub const CHAIN: u32 = 20;
+/// Epochs are told apart in numbers by their times in units of so many ns, as a power of two.
+const EPOCH_UNIT: u32 = 10;
+
+/// The number of the so manieth thing that the epoch draws which begins at a virtual time, ns: that of another epoch has it only if both begin within one
+/// unit of their times, and then what a log says of it is about both.
+pub fn drawn_by_epoch(from: u64, nth: u64) -> u64 {
+    ANEW | ((from >> EPOCH_UNIT) << CHAIN & (ANEW - 1)) | nth & ((1 << CHAIN) - 1)
+}
+
+/// A kind of faults with whom it hits, of which an epoch that draws faults can be made to begin with one: the choices that make it so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultChain {
+    /// How long it takes until the first one begins: the greater, the sooner.
+    gap: Site,
+    /// Whether the epoch has faults of the kind, where that is drawn, and what it is when it has.
+    on: Option<(Site, Override)>,
+}
+
+impl FaultChain {
+    /// By the names of its choices in a plan that no epoch has drawn.
+    pub fn new(gap: Site, on: Option<(Site, Override)>) -> FaultChain {
+        FaultChain { gap, on }
+    }
+
+    /// What a log says so that an epoch which draws faults from a virtual time on, ns, begins with one of these.
+    pub fn begins(&self, from: u64) -> Vec<(Choice, Override)> {
+        let named = |site: Site| {
+            let site = match site {
+                Site::Fault { kind, target, part, .. } => {
+                    Site::Fault { kind, target, nth: drawn_by_epoch(from, 0), part }
+                }
+                other => other,
+            };
+            Choice { part: Part::Run, site }
+        };
+        let soonest = (named(self.gap), Override { bound: WORD, value: WORD - 1 });
+        let on = self.on.map(|(site, to)| (named(site), to));
+        std::iter::once(soonest).chain(on).collect()
+    }
+}
 
 impl Decisions {
     /// How many epochs of the log have begun.

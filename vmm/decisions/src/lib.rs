@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-pub use branch::AT_ITS_TIME;
+pub use branch::{ANEW, AT_ITS_TIME, CHAIN, FaultChain, LATER, drawn_by_epoch};
 pub use dice::Dice;
 pub use lineage::Lineage;
 pub use log::{Choice, CountedLoop, Epoch, ForcedSwitch, Log, Override, Part, VERSION};

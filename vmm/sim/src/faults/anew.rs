@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{AT_ITS_TIME, Choice, Concern, Site, WORD, Word};
+use bloodhound_decisions::{AT_ITS_TIME, Choice, Concern, LATER, Site, WORD, Word};
 use bloodhound_faults::Kind;
 use bloodhound_kernel::node::MachineId;
 
@@ -19,8 +19,6 @@ use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
 use crate::world::{Phase, World};
 
-/// The part of an entry by which it begins later: by so many ns.
-pub const LATER: &str = "later";
 /// Why an entry has no effect that the log leaves out.
 const LEFT_OUT: &str = "the log of the run leaves it out";
 /// Why one has none that the log moves.

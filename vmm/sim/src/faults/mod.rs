@@ -54,8 +54,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Decisions, Site, WORD, Word};
-use bloodhound_faults::{FaultSpec, Kind, timed_kinds};
+use bloodhound_decisions::{Decisions, FaultChain, Site, WORD, Word};
+use bloodhound_faults::{Begins, Declaration, FaultSpec, Kind, timed_kinds};
 use bloodhound_kernel::ids::{Pid, Tid};
 use bloodhound_kernel::node::{Costs, MachineId};
 use bloodhound_net::{Hole, HoleId, NodeId, PartitionId};
@@ -68,7 +68,6 @@ use crate::scenario::Scenario;
 use crate::services::{State, Version};
 use crate::world::Phase;
 
-pub use anew::LATER;
 use anew::Now;
 pub use backlog_full::BacklogFull;
 pub use bad_sector::BadSector;
@@ -108,7 +107,7 @@ pub use slow::Slow;
 pub use starve::Starve;
 pub use stop::Stop;
 use swarm::swarm;
-pub use swarm::{KEPT, every_kind};
+pub use swarm::{KEPT, STRENGTH, every_kind};
 pub use syn_drop::SynDrop;
 pub(crate) use triggers::Patterns;
 pub use triggers::Trigger;
@@ -334,6 +333,39 @@ impl Faults {
     }
 }
 
+/// Does something with whom faults of a scenario may hit.
+fn aimed<T>(scenario: &Scenario, with: impl FnOnce(plan::Aim<'_>) -> T) -> T {
+    let (targets, stacks, machines) = targets(scenario);
+    let (only, groups, disks) = (only(scenario, &machines), Grouped::all(scenario), disks(scenario));
+    with(plan::Aim {
+        targets: &targets,
+        stacks: &stacks,
+        machines: &machines,
+        only: &only,
+        groups: &groups,
+        only_groups: &scenario.planning.only_groups,
+        disks: &disks,
+    })
+}
+
+/// What an epoch of a log can be made to begin with: each configured kind of faults that begin at times, with whom it hits.
+pub fn fault_chains(scenario: &Scenario) -> Vec<FaultChain> {
+    let spec = &scenario.faults;
+    let timed = |declaration: &&Declaration| {
+        spec.is_on(declaration.kind) && declaration.is_timed() && declaration.begins != Begins::Standing
+    };
+    aimed(scenario, |aim| {
+        let of_kind = Kind::DECLARATIONS.iter().filter(timed).flat_map(|declaration| {
+            let kind = declaration.kind;
+            let strength = Epoch::at(0).swarm(kind);
+            let on = swarm::as_configured(spec, declaration).map(|to| (strength, to));
+            let gap = move |target| FaultId { kind, target, nth: 0 }.site(plan::GAP);
+            aim.chains(declaration).into_iter().map(move |target| FaultChain::new(gap(target), on))
+        });
+        of_kind.collect()
+    })
+}
+
 /// The plan of a profile for the services of a scenario, without what the limits spare it, but with what the log takes out. Where a plan has begun, what of it began, and the
 /// time after which the rest may begin.
 fn plan_of(
@@ -343,19 +375,8 @@ fn plan_of(
     (begun, after): (&[Planned], Option<SimTime>),
     decisions: &mut Decisions,
 ) -> Vec<Drawn> {
-    let (targets, stacks, machines) = targets(scenario);
-    let (only, groups, disks) = (only(scenario, &machines), Grouped::all(scenario), disks(scenario));
-    let aim = plan::Aim {
-        targets: &targets,
-        stacks: &stacks,
-        machines: &machines,
-        only: &only,
-        groups: &groups,
-        only_groups: &scenario.planning.only_groups,
-        disks: &disks,
-    };
     let limits = &scenario.planning.limits;
-    let mut drawn = plan::draw(profile, aim, phases, limits.is_some(), decisions);
+    let mut drawn = aimed(scenario, |aim| plan::draw(profile, aim, phases, limits.is_some(), decisions));
     drawn.retain(|drawn| after.is_none_or(|after| drawn.entry.begin > after));
     limits.admit(drawn, scenario, (phases, at_risk), begun)
 }

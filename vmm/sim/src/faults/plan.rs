@@ -10,14 +10,16 @@
 use std::collections::BTreeMap;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Decisions, Site, WORD, Word};
-use bloodhound_faults::{Begins, FaultSpec, Group, Kind, Setting, Shape};
+use bloodhound_decisions::{ANEW, CHAIN, Decisions, Site, WORD, Word, drawn_by_epoch};
+use bloodhound_faults::{Begins, Declaration, FaultSpec, Group, Kind, Setting, Shape};
 use bloodhound_net::NodeId;
 
 use super::planning::{Disks, Grouped, NamedVolume};
 use super::{Fault, Names};
 use crate::scenario::Scenario;
 
+/// The part of an entry by which it is known how long after the one before it begins.
+pub(super) const GAP: &str = "gap";
 /// One, in parts per billion.
 const WHOLE: u64 = 1_000_000_000;
 
@@ -36,12 +38,6 @@ pub struct FaultId {
 
 /// Entries that are written have numbers from here on: no chain of drawn ones gets so far.
 pub const WRITTEN: u64 = 1 << 63;
-/// Entries that an epoch of the log has drawn have numbers from here on.
-const ANEW: u64 = 1 << 61;
-/// A chain has so many entries at most, as a power of two.
-const CHAIN: u32 = 20;
-/// Epochs are told apart in numbers by their times in units of so many ns, as a power of two.
-const EPOCH_UNIT: u32 = 10;
 
 /// By what a plan is drawn: nothing but the seed of the run when faults begin, or an epoch of its log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,13 +49,9 @@ impl Epoch {
         Epoch(Some(from))
     }
 
-    /// The number that the so manieth thing has which is drawn by it, wherever epochs are taken out: that of another epoch has it only if both begin within one
-    /// unit of their times, and then what a log says of it is about both.
+    /// The number that the so manieth thing has which is drawn by it, wherever epochs are taken out ([`drawn_by_epoch`]).
     pub fn numbered(self, nth: u64) -> u64 {
-        match self.0 {
-            None => nth,
-            Some(from) => ANEW | ((from >> EPOCH_UNIT) << CHAIN & (ANEW - 1)) | nth & ((1 << CHAIN) - 1),
-        }
+        self.0.map_or(nth, |from| drawn_by_epoch(from, nth))
     }
 
     /// Whether a number is that of something which an epoch of the log has drawn, and this is the one.
@@ -272,6 +264,21 @@ impl<'a> Aim<'a> {
         list.iter().filter(|node| only.is_none_or(|only| only.contains(node))).copied().collect()
     }
 
+    /// What a kind has a chain of entries for: nodes, machines by their first node, groups by their numbers, or the whole network (0).
+    pub(super) fn chains(&self, declaration: &Declaration) -> Vec<u32> {
+        let kind = declaration.kind;
+        let numbers = |list| self.of(kind, list).into_iter().map(|node| node.0).collect();
+        match declaration.begins {
+            Begins::Link | Begins::Asked => Vec::new(),
+            Begins::ByNetwork => vec![0],
+            // What happens to packets happens to those who have a network stack of their own.
+            Begins::ByNode if declaration.group == Group::Network => numbers(self.stacks),
+            Begins::ByNode | Begins::Standing => numbers(self.targets),
+            Begins::ByMachine => numbers(self.machines),
+            Begins::ByGroup => self.groups_of(kind).map(|group| group.number).collect(),
+        }
+    }
+
     /// The groups that a kind may hit.
     fn groups_of(&self, kind: Kind) -> impl Iterator<Item = &Grouped> {
         let only = self.only_groups.get(&kind);
@@ -309,32 +316,22 @@ pub(super) fn draw(
         let setting = profile.get(kind);
         let (targets, stacks) = (aim.of(kind, aim.targets), aim.of(kind, aim.stacks));
         let on = |target: u32| aim.disks.get(&(kind, NodeId(target))).map_or(&[][..], Vec::as_slice);
-        let machines = aim.of(kind, aim.machines);
-        let mut chain = |target: u32, decisions: &mut Decisions| {
-            let targets = if target == 0 { &stacks } else { &targets };
-            let whom = (&targets[..], None, on(target));
-            chain((kind, target, setting), whom, (phases, all), decisions, &mut plan);
-        };
-        match declaration.begins {
-            Begins::Link | Begins::Asked => {}
-            Begins::ByNetwork => chain(0, decisions),
-            // What happens to packets happens to those who have a network stack of their own.
-            Begins::ByNode if declaration.group == Group::Network => {
-                stacks.iter().for_each(|node| chain(node.0, decisions));
-            }
-            Begins::ByNode => targets.iter().for_each(|node| chain(node.0, decisions)),
-            Begins::ByMachine => machines.iter().for_each(|node| chain(node.0, decisions)),
-            Begins::ByGroup => {
-                for group in aim.groups_of(kind) {
-                    let whom = (&group.nodes[..], Some(group), &[][..]);
-                    self::chain((kind, group.number, setting), whom, (phases, all), decisions, &mut plan);
+        for target in aim.chains(declaration) {
+            let name = (kind, target, setting);
+            let whom = match declaration.begins {
+                Begins::Standing => {
+                    standing(name, &targets, (phases, all), decisions, &mut plan);
+                    continue;
                 }
-            }
-            Begins::Standing => {
-                for node in &targets {
-                    standing((kind, node.0, setting), &targets, (phases, all), decisions, &mut plan);
+                Begins::ByGroup => {
+                    let Some(group) = aim.groups_of(kind).find(|group| group.number == target) else {
+                        continue;
+                    };
+                    (&group.nodes[..], Some(group), &[][..])
                 }
-            }
+                _ => (if target == 0 { &stacks[..] } else { &targets[..] }, None, on(target)),
+            };
+            chain(name, whom, (phases, all), decisions, &mut plan);
         }
     }
     plan.sort_by_key(|drawn| (drawn.entry.begin, drawn.entry.id));
@@ -353,7 +350,7 @@ fn chain(
     let mut begin = phases.begin.after(phases.step.saturating_mul(phases.over));
     for nth in 0..1 << CHAIN {
         let id = FaultId { kind, target, nth: phases.epoch.numbered(nth) };
-        let Some(failures) = gaps.failures(decisions.choose(id.site("gap"), WORD)) else { return };
+        let Some(failures) = gaps.failures(decisions.choose(id.site(GAP), WORD)) else { return };
         let Some(gap) = phases.step.checked_mul(failures.saturating_add(1)) else { return };
         begin = begin.after(gap);
         if begin >= phases.end {

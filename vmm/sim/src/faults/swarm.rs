@@ -3,7 +3,7 @@
 //! Neighbours: `mod` (what begins with the profile), `schedule` (written entries, which a log leaves out in the same way).
 
 use bloodhound_decisions::{Choice, Decisions, Override, Part, Site, Word};
-use bloodhound_faults::{FaultSpec, Kind, Swarm};
+use bloodhound_faults::{Declaration, FaultSpec, Kind, Swarm};
 
 use super::Epoch;
 
@@ -17,7 +17,7 @@ const AS_CONFIGURED: u64 = 3;
 const ON: u64 = 1;
 
 /// The part of a kind that an epoch draws anew.
-pub(super) const STRENGTH: &str = "strength";
+pub const STRENGTH: &str = "strength";
 
 impl Epoch {
     /// The choice of whether there are faults of a kind, and how strong.
@@ -64,18 +64,22 @@ pub(super) fn swarm(spec: &FaultSpec, epoch: Epoch, decisions: &mut Decisions) -
     profile
 }
 
+/// What a kind is drawn as when it is as configured. `None`: no seed draws it.
+pub(super) fn as_configured(spec: &FaultSpec, declaration: &Declaration) -> Option<Override> {
+    let (bound, value) = match declaration.swarm {
+        Swarm::Strength => (STRENGTHS, AS_CONFIGURED),
+        Swarm::Coin => (ON + 1, ON),
+        Swarm::Always => return None,
+    };
+    spec.swarm.then_some(Override { bound, value })
+}
+
 /// What a log says of a run that has every configured kind at its configured rate: nothing of a kind that no seed draws.
 pub fn every_kind(spec: &FaultSpec) -> Vec<(Choice, Override)> {
-    let declarations =
-        Kind::DECLARATIONS.iter().filter(|declaration| spec.swarm && spec.is_on(declaration.kind));
+    let declarations = Kind::DECLARATIONS.iter().filter(|declaration| spec.is_on(declaration.kind));
     let drawn = declarations.filter_map(|declaration| {
-        let (bound, value) = match declaration.swarm {
-            Swarm::Strength => (STRENGTHS, AS_CONFIGURED),
-            Swarm::Coin => (ON + 1, ON),
-            Swarm::Always => return None,
-        };
         let site = Epoch::default().swarm(declaration.kind);
-        Some((Choice { part: Part::Run, site }, Override { bound, value }))
+        Some((Choice { part: Part::Run, site }, as_configured(spec, declaration)?))
     });
     drawn.collect()
 }

@@ -1,7 +1,7 @@
 //! What the log of a run changes amid it: epochs draw faults and other choices anew, entries are left out or moved when their time comes.
 
-use bloodhound_decisions::{AT_ITS_TIME, Choice, Epoch, Part, WORD};
-use bloodhound_sim::faults::{FaultId, KEPT, LATER, Planned};
+use bloodhound_decisions::{AT_ITS_TIME, Choice, Epoch, LATER, Part, WORD};
+use bloodhound_sim::faults::{FaultId, KEPT, Planned};
 use bloodhound_sim::notice::PhaseChange;
 
 use super::*;
