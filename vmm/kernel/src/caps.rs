@@ -6,7 +6,7 @@
 //! Neighbours: [`crate::credentials`] who has them, `sys::caps` the calls, `sys::ids` the ids.
 
 /// What Docker gives to root where nothing else is said: the bounding set of every process at its start.
-pub const DOCKER: u64 = 0xa004_25fb;
+pub const DOCKER: u64 = 0xa804_25fb;
 /// What root has outside of containers of those that mean something here: all but what the calls need that are refused whoever
 /// asks (modules, raw I/O, rebooting, networks, audit, tracing of kernels).
 pub const OF_A_MACHINE: u64 = DOCKER
@@ -21,7 +21,6 @@ pub const OF_A_MACHINE: u64 = DOCKER
     | 1 << CAP_SYS_RESOURCE
     | 1 << CAP_SYS_TIME
     | 1 << CAP_SYS_TTY_CONFIG
-    | 1 << CAP_MKNOD
     | 1 << CAP_LEASE
     | 1 << CAP_SYSLOG
     | 1 << CAP_WAKE_ALARM;
