@@ -54,8 +54,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Decisions, FaultChain, Site, WORD, Word};
-use bloodhound_faults::{Begins, Declaration, FaultSpec, Kind, timed_kinds};
+use bloodhound_decisions::{Decisions, Site, WORD, Word};
+use bloodhound_faults::{FaultSpec, Kind, timed_kinds};
 use bloodhound_kernel::ids::{Pid, Tid};
 use bloodhound_kernel::node::{Costs, MachineId};
 use bloodhound_net::{Hole, HoleId, NodeId, PartitionId};
@@ -96,8 +96,8 @@ pub use partition::Partition;
 pub use pause::Pause;
 use plan::{Draw, Drawn, Phases};
 pub use plan::{Epoch, FaultId, Planned};
-use planning::{Grouped, disks, disks_at_risk, only, targets};
-pub use planning::{NamedVolume, Planning, ServiceGroup, Upgraded, VolumePlaces};
+pub use planning::{NamedVolume, Planning, ServiceGroup, Upgraded, VolumePlaces, fault_chains};
+use planning::{aimed, disks_at_risk};
 pub use power_failure::PowerFailure;
 pub use replace::Replace;
 pub use reset::Reset;
@@ -331,39 +331,6 @@ impl Faults {
     pub fn is_dark(&self, machine: MachineId) -> bool {
         self.dark.contains_key(&machine)
     }
-}
-
-/// Does something with whom faults of a scenario may hit.
-fn aimed<T>(scenario: &Scenario, with: impl FnOnce(plan::Aim<'_>) -> T) -> T {
-    let (targets, stacks, machines) = targets(scenario);
-    let (only, groups, disks) = (only(scenario, &machines), Grouped::all(scenario), disks(scenario));
-    with(plan::Aim {
-        targets: &targets,
-        stacks: &stacks,
-        machines: &machines,
-        only: &only,
-        groups: &groups,
-        only_groups: &scenario.planning.only_groups,
-        disks: &disks,
-    })
-}
-
-/// What an epoch of a log can be made to begin with: each configured kind of faults that begin at times, with whom it hits.
-pub fn fault_chains(scenario: &Scenario) -> Vec<FaultChain> {
-    let spec = &scenario.faults;
-    let timed = |declaration: &&Declaration| {
-        spec.is_on(declaration.kind) && declaration.is_timed() && declaration.begins != Begins::Standing
-    };
-    aimed(scenario, |aim| {
-        let of_kind = Kind::DECLARATIONS.iter().filter(timed).flat_map(|declaration| {
-            let kind = declaration.kind;
-            let strength = Epoch::at(0).swarm(kind);
-            let on = swarm::as_configured(spec, declaration).map(|to| (strength, to));
-            let gap = move |target| FaultId { kind, target, nth: 0 }.site(plan::GAP);
-            aim.chains(declaration).into_iter().map(move |target| FaultChain::new(gap(target), on))
-        });
-        of_kind.collect()
-    })
 }
 
 /// The plan of a profile for the services of a scenario, without what the limits spare it, but with what the log takes out. Where a plan has begun, what of it began, and the

@@ -6,12 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use bloodhound_decisions::{Decisions, Site, Word};
-use bloodhound_faults::{Begins, FaultSpec, Group, Kind};
+use bloodhound_decisions::{Decisions, FaultChain, Site, Word};
+use bloodhound_faults::{Begins, Declaration, FaultSpec, Group, Kind};
 use bloodhound_kernel::node::MachineId;
 use bloodhound_net::NodeId;
 use bloodhound_vfs::Volume;
 
+use super::plan::{Aim, GAP};
+use super::swarm::as_configured;
 use super::{Epoch, FaultId, Limits, Names, Scheduled, Trigger, What, Window};
 use crate::scenario::{Scenario, ServiceSpec};
 
@@ -291,6 +293,39 @@ pub(super) fn targets(scenario: &Scenario) -> (Vec<NodeId>, Vec<NodeId>, Vec<Nod
         }
     }
     (targets, stacks, machines.into_iter().map(|spec| spec.node).collect())
+}
+
+/// Does something with whom faults of a scenario may hit.
+pub(super) fn aimed<T>(scenario: &Scenario, with: impl FnOnce(Aim<'_>) -> T) -> T {
+    let (targets, stacks, machines) = targets(scenario);
+    let (only, groups, disks) = (only(scenario, &machines), Grouped::all(scenario), disks(scenario));
+    with(Aim {
+        targets: &targets,
+        stacks: &stacks,
+        machines: &machines,
+        only: &only,
+        groups: &groups,
+        only_groups: &scenario.planning.only_groups,
+        disks: &disks,
+    })
+}
+
+/// What an epoch of a log can be made to begin with: each configured kind of faults that begin at times, with whom it hits.
+pub fn fault_chains(scenario: &Scenario) -> Vec<FaultChain> {
+    let spec = &scenario.faults;
+    let timed = |declaration: &&Declaration| {
+        spec.is_on(declaration.kind) && declaration.is_timed() && declaration.begins != Begins::Standing
+    };
+    aimed(scenario, |aim| {
+        let of_kind = Kind::DECLARATIONS.iter().filter(timed).flat_map(|declaration| {
+            let kind = declaration.kind;
+            let strength = Epoch::at(0).swarm(kind);
+            let on = as_configured(spec, declaration).map(|to| (strength, to));
+            let gap = move |target| FaultId { kind, target, nth: 0 }.site(GAP);
+            aim.chains(declaration).into_iter().map(move |target| FaultChain::new(gap(target), on))
+        });
+        of_kind.collect()
+    })
 }
 
 /// The machines whose disks a seed may harm, where so many at most may have faults at once and operations meet them during the whole phase:

@@ -2,6 +2,7 @@
 
 use super::super::limits::{Down, Limits};
 use super::super::plan::{Aim, Drawn, draw, sort};
+use super::super::planning::{only, targets};
 use super::super::*;
 use crate::scenario::{Scenario, ServiceSpec, Sharing};
 use bloodhound_decisions::{Choice, Log, Mode, Part, WORD};
