@@ -4,7 +4,6 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Stat, Statfs, Statx, Timespec};
 use bloodhound_abi::table::nr;
-use bloodhound_vfs::Cred;
 use zerocopy::IntoBytes;
 
 use crate::ids::*;
@@ -41,7 +40,7 @@ fn the_working_directory() {
 fn the_working_directory_needs_search_permission() {
     let mut b = Bench::new();
     b.with_path(nr::mkdir, "/tmp/closed", &[0o700]).unwrap();
-    b.node.task_mut(Tid(1)).credentials.cred = Cred::user(7, 7);
+    assert_eq!((b.call(nr::setgid, &[7]), b.call(nr::setuid, &[7])), (Ok(0), Ok(0)));
     assert_eq!(b.with_path(nr::chdir, "/tmp/closed", &[]), Err(Errno::EACCES));
 }
 
