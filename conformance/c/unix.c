@@ -251,7 +251,6 @@ static void passing(void)
 	REQUIRE(unlink("f") == 0);
 }
 
-/* SO_PEEK_OFF (socket(7)): peeks go on where the last one ended, and receptions take the offset back. */
 /* A socket that is in its own queue only is closed, and the message that held it does not count as unread. */
 static void in_itself(void)
 {
@@ -273,6 +272,7 @@ static void in_itself(void)
 	close(pair[0]);
 }
 
+/* SO_PEEK_OFF (socket(7)): peeks go on where the last one ended, and receptions take the offset back. */
 static int offset_of(int fd)
 {
 	int off = 77;

@@ -50,8 +50,9 @@ pub fn first_difference<'a>(a: &'a [String], b: &'a [String]) -> Option<(&'a str
     (0..longer).map(|i| (line(a, i), line(b, i))).find(|(a, b)| a != b)
 }
 
-/// What is left of an outcome where two run at once and either may be first: the lines in no order, and without what a call returned that woke
-/// another actor of which all then died in the same operation. Whether its own thread comes to say so before it is killed depends on the processors.
+/// What an outcome says whichever of two actors that run at once is faster: its lines in no order, without what a call returned in an operation in which
+/// its own thread and another actor ended. The other one may have ended the process, and whether the thread tells what its call returned before it is killed depends on
+/// the processors.
 fn unordered(outcome: &Outcome) -> Vec<&str> {
     let ended: Vec<(&str, &str)> =
         outcome.iter().filter_map(|line| line.strip_suffix(" has ended")?.split_once(' ')).collect();
