@@ -16,7 +16,7 @@ use crate::task::Task;
 /// `struct cred` of Linux.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Effective ids and the groups; those for files are [`Credentials::for_files`].
+    /// Effective ids and the groups; those for files are [`Credentials::for_files`]. It has no capabilities: these are in `caps`.
     pub cred: Cred,
     /// Real and saved ids: ruid, suid, rgid, sgid.
     pub real_ids: [u32; 4],
@@ -30,8 +30,12 @@ impl Credentials {
     /// Of a first process.
     pub fn new(cred: Cred, bounding: u64) -> Credentials {
         let real_ids = [cred.uid, cred.uid, cred.gid, cred.gid];
-        let caps = Caps::of(cred.uid, bounding);
-        Credentials { caps, cred: Cred { caps: caps.effective, ..cred }, real_ids, fs_ids: [None; 2] }
+        Credentials {
+            caps: Caps::of(cred.uid, bounding),
+            cred: Cred { caps: 0, ..cred },
+            real_ids,
+            fs_ids: [None; 2],
+        }
     }
 
     /// Whose rights to files count: the effective ids, unless the thread has others for this purpose.
