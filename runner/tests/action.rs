@@ -6,13 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[path = "action/cancel.rs"]
 mod cancel;
-#[path = "action/kvm.rs"]
 mod kvm;
-#[path = "action/outcomes.rs"]
 mod outcomes;
-#[path = "action/release.rs"]
 mod release;
 
 use bloodhound_config::tree::{self, Node, Source, Value};

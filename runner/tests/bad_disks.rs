@@ -1,12 +1,9 @@
 //! Disks with bad sectors, slow ones, and disks that lie, as services see them: what is told of it, that it happens again, and that a service
 //! which trusts its disk too far is caught.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Ran, compile, lines, put, repository, run_in, scratch, stays_under};
+use crate::common::{Ran, compile, lines, put, repository, run_in, scratch, stays_under};
 
 /// A stack of one service, whose program is /app/service, with these faults.
 fn stack(name: &str, faults: &str) -> PathBuf {

@@ -1,7 +1,4 @@
 //! `bloodhound verify --branches`: runs go on from moments of a run as their logs say, and however many do, neither memory nor descriptors nor processes grow.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +6,8 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::cli::{bloodhound, code, command, json, text};
-use common::{compile, repository, say, stack};
+use crate::common::cli::{bloodhound, code, command, json, text};
+use crate::common::{compile, repository, say, stack};
 
 const COMPOSE: &str =
     "services:\n  busy: {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro'], command: [/app/busy]}\n";

@@ -1,12 +1,9 @@
 //! Breakpoints (`--break`): what is told of hits is a function of the run, the run is the same as without, on all platforms.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ran, exec_on, finish, have, scratch};
+use crate::common::{Ran, exec_on, finish, have, scratch};
 
 /// A directory with programs compiled of `sources`: compiler, arguments.
 fn built(name: &str, programs: &[(&str, &str)]) -> Option<PathBuf> {
@@ -153,7 +150,7 @@ fn names_are_those_of_the_source() {
 #[test]
 fn a_failing_seed_has_the_same_hits_each_time() {
     let Some(dir) = built("chaos", &[]) else { return };
-    let races = common::repository().join("examples/races");
+    let races = crate::common::repository().join("examples/races");
     let mut gcc = Command::new("gcc");
     gcc.current_dir(races)
         .args(["-g", "-O0", "-pthread", "lost_update.c", "-o"])
@@ -184,7 +181,7 @@ const CONFIG: &str = "compose: compose.yaml\noutput: {dir: out}\nsimulation: {ma
 
 #[test]
 fn a_finding_is_replayed_with_breakpoints() {
-    use common::cli::{bloodhound, json, text};
+    use crate::common::cli::{bloodhound, json, text};
     let Some(dir) = built("replay", &[("gcc", "-DFAILS loops.c -o loops")]) else { return };
     std::fs::write(dir.join("compose.yaml"), COMPOSE).expect("a file");
     std::fs::write(dir.join("bloodhound.yaml"), CONFIG).expect("a file");

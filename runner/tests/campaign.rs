@@ -1,27 +1,14 @@
 //! The main job, as users start it: campaigns over the distributed-kv example (whose binary `examples/build.sh` makes)
 //! and over a small stack of Python services; replay, verify, exit codes.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::cli::{bloodhound, code, json, text};
+use crate::common::cli::{bloodhound, code, json, text};
+use crate::common::scratch;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
-}
-
-/// A fresh directory.
-fn scratch(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    match std::fs::remove_dir_all(&dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
-        _ => {}
-    }
-    std::fs::create_dir_all(&dir).expect("a directory for the test");
-    dir
 }
 
 fn example() -> PathBuf {

@@ -1,12 +1,9 @@
 //! `bloodhound causes`: of stacks whose failure has a cause that is known exactly, this cause is named, however many workers there are, and on both platforms.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::cli::{bloodhound, code, json, text};
-use common::{compile, repository, scratch, stack};
+use crate::common::cli::{bloodhound, code, json, text};
+use crate::common::{compile, repository, scratch, stack};
 use serde_json::Value;
 
 const SERVICE: &str = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n";

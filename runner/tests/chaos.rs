@@ -1,15 +1,12 @@
 //! `bloodhound exec --chaos` over the programs of `examples/races`: each race is found, fails again with the same digest, and the
 //! repaired programs never fail. What a hunt says depends neither on the number of workers nor on the platform.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
-use common::{Ran, exec, exec_on, finish, in_parallel, repository, say, seeds_or};
+use crate::common::{Ran, exec, exec_on, finish, in_parallel, repository, say, seeds_or};
 
 /// Seeds within which each race must be found.
 const SEEDS: u32 = 1000;
@@ -48,7 +45,7 @@ fn names() -> Vec<String> {
         if !built {
             let language = OTHER_LANGUAGES.iter().find(|(program, _)| program == name);
             let (_, compiler) = language.unwrap_or_else(|| panic!("{name} was not built"));
-            common::leave_out(&format!("the racy program {name}"), &format!("there is no {compiler}"));
+            crate::common::leave_out(&format!("the racy program {name}"), &format!("there is no {compiler}"));
         }
         built
     });

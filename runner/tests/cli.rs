@@ -1,9 +1,10 @@
 //! The command as users start it: exit codes, streams and formats of what needs no simulation.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+
 use std::process::{Command, Output, Stdio};
 
+use crate::common::scratch;
 use serde_json::Value;
 
 fn bloodhound() -> Command {
@@ -37,14 +38,6 @@ fn out(output: &Output) -> String {
 
 fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("text")
-}
-
-/// A directory of its own for a test.
-fn scratch(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ignored = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).expect("a directory");
-    path
 }
 
 const STALE: &str = r#"{"type":"invoke","process":0,"f":"write","key":"a","value":1}

@@ -1,12 +1,9 @@
 //! Faults of clocks, as programs see them: jumps, drift, skew and leap seconds, what they do to deadlines, and a bug that only they show.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use common::{
+use crate::common::{
     Ran, command_on, compile, exec, exec_on, finish, have, lines, put, repository, run_in, scratch,
 };
 

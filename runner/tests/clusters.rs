@@ -2,14 +2,11 @@
 //! is written at one node is read at the others. `clusters/NAME/` has the stack, the faults and the check of each.
 //!
 //! RabbitMQ takes minutes, and runs with `-- --ignored` only. What is not installed is left out, with a line that says so.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 
 /// The stack of `clusters/NAME` as a directory of its own.
 fn cluster(name: &str) -> std::path::PathBuf {
@@ -55,7 +52,7 @@ fn zookeeper_elects_a_leader() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test --release -p bloodhound --test clusters -- --ignored"]
+#[ignore = "takes minutes: cargo test --release -p bloodhound --test command clusters:: -- --ignored"]
 fn rabbitmq_elects_leaders_of_its_queues() {
     elects("rabbitmq", &["rabbitmq-server", "setpriv", "python3"]);
 }

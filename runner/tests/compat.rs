@@ -1,12 +1,9 @@
 //! `bloodhound compat`: what programs, logs of strace(1) and stacks would miss, told before a run; and that it says nothing of what is there.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::Path;
 use std::process::Command;
 
-use common::{have, put, scratch};
+use crate::common::{have, put, scratch};
 use serde_json::Value as Json;
 
 fn command(dir: &Path, args: &[&str]) -> Command {

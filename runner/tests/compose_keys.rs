@@ -4,15 +4,9 @@
 //! The twenty keys that people write most are in `USED` and in `a_stack_is_built_and_run`: image, build, ports, environment, env_file, volumes,
 //! restart, depends_on, container_name, networks, command, entrypoint, healthcheck, expose, user, hostname, working_dir, labels, logging,
 //! deploy; with links, extra_hosts, ulimits and configs beside them.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
-mod common;
-
-#[path = "common/image.rs"]
-mod image;
-
-use common::*;
-use image::{Layer, Stack};
+use crate::common::image::{Layer, Stack};
+use crate::common::*;
 use serde_json::json;
 
 fn busybox() -> Layer {

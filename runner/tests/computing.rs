@@ -1,8 +1,5 @@
 //! Programs that wait for something by computing, without any system call, run to their end as they do natively, and each time in the
 //! same way; nothing is printed twice. A service that does it can be found, replayed and verified.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use common::{Ran, compile, exec_on, finish, have};
+use crate::common::{Ran, compile, exec_on, finish, have};
 
 /// Runs of each program on each platform: each second one on a loaded machine.
 const RUNS: usize = 8;

@@ -3,9 +3,6 @@
 //! cloned every few steps), at several rhythms (`cargo xtask long conformance` runs all of them with each build), and one on each platform in which every known block of every program and library is observed,
 //! as code coverage does it. BLOODHOUND_TEST_PLATFORM chooses the platform; on another than ptrace the
 //! digests must be those of ptrace too, where that is to be had.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt;
@@ -13,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-use common::{
+use crate::common::{
     Ran, emulated_processor, exec, exec_on, finish, have, in_parallel, left_out, platform, repository, say,
     seeds_or,
 };

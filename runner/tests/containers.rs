@@ -1,12 +1,9 @@
 //! What services are to each other and to their past, as containers of an engine: who reaches whom, by name and by
 //! address, and which files are still there when a service starts again.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::PathBuf;
 
-use common::*;
+use crate::common::*;
 
 /// Answers on port 7 (TCP and UDP) with its name and the address at which it was asked.
 const SERVER: &str = r#"

@@ -1,15 +1,12 @@
 //! `bloodhound test --corpus`: what was interesting comes first in the next campaign, whatever became of the files and however many workers there are.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::common::cli::{bloodhound, code, json, text};
+use crate::common::{add_program, put, stack};
 use bloodhound_corpus::{Corpus, Entry};
 use bloodhound_decisions::{Choice, Part, Site};
-use common::cli::{bloodhound, code, json, text};
-use common::{add_program, put, stack};
 use serde_json::Value;
 
 const COMPOSE: &str = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n  \

@@ -1,12 +1,9 @@
 //! Code coverage of unmodified programs in campaigns: figures, thresholds, reports, and that nothing of a run depends on it.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ran, finish, run_in, stack};
+use crate::common::{Ran, finish, run_in, stack};
 
 /// Of twelve lines with code nine are reached; one function never is.
 const SERVICE: &str = "#include <stdio.h>
@@ -149,7 +146,7 @@ fn a_run_is_the_same_with_and_without_coverage() {
         let dir = service(&format!("same-{platform}"), NEVER, &["-g", "-O2"]);
         let digests = |args: &[&str]| {
             let args = [&["test", "--seeds", "3", "--format", "json"], args].concat();
-            let ran = finish(&mut common::command_on(Some(platform), &dir, &args), b"");
+            let ran = finish(&mut crate::common::command_on(Some(platform), &dir, &args), b"");
             assert_eq!(ran.code, Some(1), "{}\n{}", ran.stdout, ran.stderr);
             let findings = json(&ran)["findings"].clone();
             let of = |finding: &serde_json::Value| (finding["seed"].clone(), finding["digest"].clone());
@@ -293,11 +290,11 @@ func main() {
 
 #[test]
 fn services_in_other_languages_have_their_lines() {
-    for foreign in FOREIGN.iter().filter(|of| common::have(of.needs, of.name)) {
+    for foreign in FOREIGN.iter().filter(|of| crate::common::have(of.needs, of.name)) {
         let dir = stack(&format!("coverage-{}", foreign.name), foreign.files);
-        common::put(&dir, "compose.yaml", COMPOSE);
+        crate::common::put(&dir, "compose.yaml", COMPOSE);
         let config = STAYS.replace("{dir: out}", "{dir: out, coverage_format: [lcov]}");
-        common::put(&dir, "bloodhound.yaml", &format!("{config}coverage: {{source: .}}\n"));
+        crate::common::put(&dir, "bloodhound.yaml", &format!("{config}coverage: {{source: .}}\n"));
         let mut build = Command::new(foreign.build[0]);
         build.current_dir(&dir).args(&foreign.build[1..]);
         // Go's own packages are compiled once for all runs of the tests.

@@ -4,17 +4,14 @@
 //! The instrumented program writes its counters in continuous mode, as crashes end nodes. Two things in it are no mistakes of either side:
 //! LLVM derives some counts by subtraction, so what follows a call that a crash cut short counts as executed; and a closure that
 //! captures nothing has no code where it stands.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::{have, put, repository, run_in, say, scratch};
 use bloodhound_coverage::Coverage;
-use common::{have, put, repository, run_in, say, scratch};
 
 /// What the test's programs are built in: kept from run to run, as cargo keeps it.
 fn builds() -> PathBuf {

@@ -1,15 +1,12 @@
 //! Observing points (of blocks and of lines, as code coverage has them) in programs that are not as programs should be: hostile code, damaged
 //! files, huge ones. Bloodhound neither fails, nor is anything of the run different.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use common::{Ran, exec_on, finish, have, in_parallel, platform, say, scratch};
+use crate::common::{Ran, exec_on, finish, have, in_parallel, platform, say, scratch};
 
 const UNITS: [&str; 2] = ["blocks", "lines"];
 

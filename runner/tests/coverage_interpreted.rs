@@ -1,14 +1,11 @@
 //! Coverage of interpreted and instrumented code: what tools of services write is collected from the simulation, also where services are
 //! killed and where their files are in memory only.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Ran, finish, have, put, run_in, stack};
+use crate::common::{Ran, finish, have, put, run_in, stack};
 
 /// A server that asks itself, so that it does the same natively and simulated. It ends if it is told so.
 const APP: &str = r#""""A small store."""
@@ -24,7 +21,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from lib.store import Store
 
 STORE = Store()
-
 
 class Handler(BaseHTTPRequestHandler):
     """Answers requests."""
@@ -62,7 +58,6 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *args):  # pragma: no cover
         print(*args)
 
-
 def ask(port, method, path):
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}{path}",
@@ -74,14 +69,12 @@ def ask(port, method, path):
     except urllib.error.HTTPError as error:
         return error.code
 
-
 def never(
     argument
 ):
     text = """several
     lines"""
     return text + argument
-
 
 server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -185,7 +178,7 @@ fn natively(dir: &Path) -> BTreeMap<String, BTreeMap<u32, bool>> {
 }
 
 fn has_coverage_py() -> bool {
-    let scratch = common::scratch("coverage-interpreted-asked");
+    let scratch = crate::common::scratch("coverage-interpreted-asked");
     let mut command = Command::new(PYTHON3);
     command.current_dir(scratch).args(["-c", "import coverage; coverage.__version__"]);
     command.output().is_ok_and(|output| output.status.success())
@@ -234,7 +227,7 @@ fn python_is_counted_as_coverage_py_counts_it() {
         (Some(false), Some(true), Some(false))
     );
     if !has_coverage_py() {
-        common::leave_out("coverage of Python beside coverage.py", "there is no coverage.py here");
+        crate::common::leave_out("coverage of Python beside coverage.py", "there is no coverage.py here");
         return;
     }
     let native = natively(&dir);
@@ -253,7 +246,7 @@ fn coverage_py_in_a_service_says_what_it_says_natively() {
         return;
     }
     if !has_coverage_py() {
-        common::leave_out("coverage.py in a service", "there is no coverage.py here");
+        crate::common::leave_out("coverage.py in a service", "there is no coverage.py here");
         return;
     }
     let collect = "{service: web, collect: [{cobertura: /cov/report.xml}, {coverage_py: /cov/report.json}]}";

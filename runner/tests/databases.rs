@@ -2,14 +2,11 @@
 //! nothing and come up again, those whose syncs are switched off are found. `power/front.py` starts each and looks what it has kept.
 //!
 //! Each that syncs has about 50 power failures; `BLOODHOUND_TEST_SEEDS=100` (`cargo xtask long power`), about 1,000.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::cli::{bloodhound, code, injected, text};
-use common::{compile, figures, have, put, repository, seeds_or, stack};
+use crate::common::cli::{bloodhound, code, injected, text};
+use crate::common::{compile, figures, have, put, repository, seeds_or, stack};
 
 /// Seeds within which syncs that are switched off must be found.
 const CARELESS: &str = "100";

@@ -1,12 +1,9 @@
 //! Faults that programs meet when they ask for something of a disk: what a service sees, what is told of it, how often it happens, that it
 //! happens again, and that a service which does not look at what it is answered is caught.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Ran, lines, put, run_in, scratch, stays_under};
+use crate::common::{Ran, lines, put, run_in, scratch, stays_under};
 
 /// Tries everything in each round, whatever came of it before, and says what failed.
 const ROUNDS: &str = r#"#!/usr/bin/env python3

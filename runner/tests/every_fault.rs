@@ -3,21 +3,19 @@
 //!
 //! A kind without a case fails here by its name: it needs an entry in `every_fault/cases.rs`, which names one of the programs of that
 //! directory. `BLOODHOUND_TEST_KINDS=crash,drop` runs these alone.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
-#[path = "every_fault/case.rs"]
 mod case;
-#[path = "every_fault/cases.rs"]
 mod cases;
-mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use crate::common::{
+    Ran, command_on, compile, finish, have, in_parallel, repository, run_in, scratch, stack,
+};
 use case::{Case, Program, Sees};
 use cases::CASES;
-use common::{Ran, command_on, compile, finish, have, in_parallel, repository, run_in, scratch, stack};
 use serde_json::Value as Json;
 
 /// The kinds as the command lists them.
@@ -182,7 +180,7 @@ fn judge(case: &Case, declared: &Json, programs: &Path, kvm: bool) -> Result<(),
     if kvm {
         is_replayed(Some("kvm"), &dir, finding)?;
     }
-    let replayed = is_replayed(common::platform().as_deref(), &dir, finding)?;
+    let replayed = is_replayed(crate::common::platform().as_deref(), &dir, finding)?;
     if !declared["schedule"].is_null() {
         is_saved(case, &dir, &replayed)?;
     }

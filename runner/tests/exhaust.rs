@@ -4,16 +4,13 @@
 //! `mixes_end_with_a_report` runs some programs that do several such things at once. BLOODHOUND_TEST_MIXES=FIRST..END runs those of
 //! other seeds, a thousand for example, which takes more than an hour: each in a control group of its own with 3 GiB and 2,000 processes,
 //! where this machine has them and lets us (cgroups(7), version 1).
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use common::{command_on, have, in_parallel, platform, put, scratch};
+use crate::common::{command_on, have, in_parallel, platform, put, scratch};
 
 /// What Bloodhound may end with: no bug of its own (see `exit.rs`), nothing that was killed.
 const CODES: [i32; 5] = [0, 1, 3, 4, 5];

@@ -1,12 +1,9 @@
 //! `bloodhound explore`: a planted bug is found and replayed; however many workers there are, and on both platforms, the search is the same; limits hold.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::Path;
 
-use common::cli::{bloodhound, code, json, text};
-use common::{add_program, stack, watched};
+use crate::common::cli::{bloodhound, code, json, text};
+use crate::common::{add_program, stack, watched};
 use serde_json::Value;
 
 /// What a search tells, without what depends on where it was made.

@@ -1,17 +1,14 @@
 //! The fuzzer of conformance/fuzz, briefly: cases that once differed and new ones of fixed seeds answer alike natively and simulated,
 //! and an answer that is wrong is noticed.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use crate::common::{exec_on, finish, have, left_out, platform, repository};
 use bloodhound_fuzz::case::{Case, parse};
 use bloodhound_fuzz::generate::{FAMILIES, case};
 use bloodhound_fuzz::hunt::Lab;
 use bloodhound_fuzz::machine::{Machine, build_guest};
-use common::{exec_on, finish, have, left_out, platform, repository};
 
 /// New cases of each family.
 const CASES: u64 = 60;

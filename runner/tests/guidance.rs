@@ -1,14 +1,11 @@
 //! `run --features`: the features of a run are those of the run and of nothing else, there are more where there are faults, fewer and fewer
 //! are new, and a run that violates something is as near to it as can be.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use common::cli::{bloodhound, code, text};
-use common::{put, repository, say, scratch, stack};
+use crate::common::cli::{bloodhound, code, text};
+use crate::common::{put, repository, say, scratch, stack};
 use serde_json::Value as Json;
 
 /// How many seeds the growth of features is looked at.

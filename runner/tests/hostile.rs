@@ -1,9 +1,6 @@
 //! A program that makes system calls with senseless arguments (hostile/hostile.c) neither brings Bloodhound down nor reaches
 //! the host. It may be stopped by what is not supported: then it runs again without that call. Nor does one whose signal
 //! frames hold garbage.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
+use crate::common::{emulated_processor, exec, finish, have, in_parallel, left_out, repository};
 use bloodhound_abi::table::{Status, TABLE};
-use common::{emulated_processor, exec, finish, have, in_parallel, left_out, repository};
 
 /// Exit codes of ours: see `exit.rs`.
 const FINDINGS: i32 = 1;

@@ -1,6 +1,5 @@
 //! `bloodhound image`: the cache as users manage it, processes that fetch the same image, one that is killed while it does, and
 //! programs that are asked for credentials.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // the host side
 
 #[path = "../../images/tests/common/mod.rs"]
 mod common;

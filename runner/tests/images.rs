@@ -1,13 +1,7 @@
 //! Services that run from container images: what an engine makes of an image's configuration and layers together with a
 //! compose file.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
-mod common;
-
-#[path = "common/image.rs"]
-mod image;
-
-use image::{Layer, Stack};
+use crate::common::image::{Layer, Stack};
 use serde_json::json;
 
 fn busybox() -> Layer {

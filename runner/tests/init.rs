@@ -1,9 +1,6 @@
 //! `bloodhound init`: what it writes for a compose file is valid, and runs.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
-mod common;
-
-use common::*;
+use crate::common::*;
 
 const PUBLISHED: &str = r#"
 services:

@@ -1,12 +1,9 @@
 //! Services whose bug lies between two instructions: not found at system calls, found with `preempt_at: code`, replayed exactly.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::cli::{bloodhound, json, text};
-use common::compile;
+use crate::common::cli::{bloodhound, json, text};
+use crate::common::compile;
 
 /// A stack of the one service, with this section `exploration`.
 fn stack(name: &str, exploration: &str) -> PathBuf {

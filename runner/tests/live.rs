@@ -1,16 +1,11 @@
 //! `bloodhound test --live`: a stack of containers on a real engine, with faults, a planted bug, an interruption, and what is refused.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
-#[path = "common/image.rs"]
-mod image;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::*;
-use image::{Layer, save};
+use crate::common::image::{Layer, save};
+use crate::common::*;
 use serde_json::{Value, json};
 
 /// A register behind HTTP: busybox's server with two scripts. Its file is in /data.

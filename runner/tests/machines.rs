@@ -1,12 +1,9 @@
 //! Services that are containers of one machine: what they share works as on a real one (locks, fifos, sockets and mappings in a
 //! volume, a network, process ids), and each still ends and starts by itself.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 
 fn stack_with(name: &str, compose: &str, config: &str, program: &str) -> PathBuf {
     let config = format!("compose: compose.yaml\n{config}");

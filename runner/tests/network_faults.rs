@@ -1,12 +1,9 @@
 //! Faults of the network beside loss and partitions, as programs see them: MTU black holes, forgotten connections, lost SYNs, thin links,
 //! name servers that fail or are late, and corruption that no checksum shows. Each run is made twice and must be the same.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::PathBuf;
 
-use common::*;
+use crate::common::*;
 
 /// What both sides begin with: reads so many bytes of a connection.
 const WHOLE: &str = "def whole(c, n):\n\

@@ -1,12 +1,9 @@
 //! Networks of a compose file as services and the workload see them: names, addresses of both families, published ports, and that
 //! nothing is outside.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 
 /// Runs it twice: what it says must be the same.
 fn twice(dir: &Path, args: &[&str]) -> Ran {

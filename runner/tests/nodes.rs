@@ -1,14 +1,11 @@
 //! Nodes that are alike are no twins: they start at other times, with other clocks, at other speeds, and so in each boot. Programs
 //! that seed themselves from time and process id depend on it.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ran, finish, have, platform, repository};
+use crate::common::{Ran, finish, have, platform, repository, scratch};
 
 const COMPOSE: &str = r#"
 x-node: &node
@@ -30,8 +27,7 @@ const CONFIG: &str =
     "compose: docker-compose.yml\nproperties: [{name: up, kind: safety, check: {type: no-crash}}]\n";
 
 fn stack(name: &str, simulation: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&dir).expect("a directory");
+    let dir = scratch(name);
     let config = format!("{CONFIG}simulation: {{max_time: 2s, time_step: 10ms{simulation}}}\n");
     for (file, text) in [("docker-compose.yml", COMPOSE), ("seed.py", SEED), ("bloodhound.yaml", &config)] {
         std::fs::write(dir.join(file), text).expect("a file");

@@ -1,12 +1,9 @@
 //! Plans of faults: groups of services that fail together, maintenance, triggers before calls and by patterns, and runs from saved faults, in
 //! which everything happens as in the run that was saved. Maintenance that is drawn keeps to its budgets.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // what is tested is a process of this host
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Ran, put, run_in};
+use crate::common::{Ran, put, run_in};
 
 /// Counts in its volume, asks the name server, and says with which number it begins.
 const SERVICE: &str = "#!/bin/sh\nn=$(cat /data/n 2>/dev/null || echo 0)\necho \"${VERSION:+new }begins at $n\"\nwhile :; do\n  n=$((n+1))\n  \
@@ -33,7 +30,7 @@ fn stack(name: &str, faults: &str) -> PathBuf {
     let services = one(1) + &one(2) + &one(3) + &next(1) + &next(2) + side;
     let compose = format!("services:\n{services}volumes: {{data1: , data2: , data3: }}\n");
     let files = [("service", SERVICE), ("compose.yaml", &compose), ("bloodhound.yaml", &config(faults))];
-    common::stack(&format!("plans-{name}"), &files)
+    crate::common::stack(&format!("plans-{name}"), &files)
 }
 
 fn run(dir: &Path, args: &[&str]) -> Ran {
@@ -259,7 +256,7 @@ fn faults_of_disks_hit_a_volume_wherever_it_is_mounted() {
          - {at: 5s, fault: disk-readonly, volume: own, duration: 500ms}\n    - {nth: 25, fault: write-fail, volume: shared}\n",
     );
     let files = [("writer", WRITER), ("compose.yaml", &compose), ("bloodhound.yaml", &config)];
-    let dir = common::stack("plans-volumes", &files);
+    let dir = crate::common::stack("plans-volumes", &files);
     let ran = run(&dir, &["--save-faults", "saved.yaml"]);
     let told = faults(&ran);
     let count = |starts: &str, ends: &str| {

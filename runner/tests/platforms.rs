@@ -2,14 +2,11 @@
 //! record it, and that runs on different platforms are the same run.
 //!
 //! What needs /dev/kvm is skipped aloud without it.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ran, finish, have, left_out};
+use crate::common::{Ran, finish, have, left_out};
 use serde_json::Value;
 
 fn bloodhound(dir: &Path, args: &[&str]) -> Ran {

@@ -1,14 +1,11 @@
 //! Power failures: what programs promise and do not keep is found, who syncs as Linux wants it loses nothing, and a run is replayed.
 //!
 //! SQLite and Redis have about 50 power failures where they sync; with `BLOODHOUND_TEST_SEEDS=100` (`cargo xtask long power`), about 1,000.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::cli::{bloodhound, code, injected, text};
-use common::{compile, figures, have, put, repository, seeds_or, stack};
+use crate::common::cli::{bloodhound, code, injected, text};
+use crate::common::{compile, figures, have, put, repository, seeds_or, stack};
 
 /// Seeds within which each mistake must be found, and with which the others must pass.
 const SEEDS: &str = "6";

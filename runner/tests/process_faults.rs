@@ -1,12 +1,9 @@
 //! Faults of processes, as services see them: OOM kills, kills of one process, stops, crash loops, slow nodes, starved threads. Each run
 //! is made twice and must be the same, timeline, output and digest.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 
 /// A stack whose faults of processes are these, without swarm profiles, and with a property that no service may crash.
 fn faulty(name: &str, services: &str, process: &str) -> PathBuf {

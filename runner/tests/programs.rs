@@ -1,8 +1,5 @@
 //! Unmodified programs of the distribution run under `bloodhound exec` as they do natively: same output, same exit code, and
 //! nothing on the host changes. What is not installed is left out, with a line that says so; CI has everything.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -11,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use common::{Ran, exec, finish, have, in_parallel, repository};
+use crate::common::{Ran, exec, finish, have, in_parallel, repository};
 
 /// A bash script, and the programs that must be installed for it.
 struct Case {

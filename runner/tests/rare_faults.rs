@@ -1,13 +1,10 @@
 //! What Linux does rarely and may do, and limits that others have reached, as programs see it: full backlogs, FINs that are late, connections that
 //! are reset before they are accepted, sends of a part, datagrams with wrong checksums, other orders of epoll, limits of inotify and
 //! pipes. Each run is made twice and must be the same; without the fault the same program sees nothing of it.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Ran, compile, have, lines, put, repository, run_twice, scratch};
+use crate::common::{Ran, compile, have, lines, put, repository, run_twice, scratch};
 
 /// A stack of a server and a client in these modes of `data/rare/rare.c`; `None` without a compiler.
 fn stack(name: &str, (server, client): (&str, &str), faults: &str) -> Option<PathBuf> {

@@ -1,26 +1,16 @@
 //! The record of a run: what the digest covers, and the file of events. Runs of single programs, and one seed of distributed-kv
 //! (whose binary `examples/build.sh` makes).
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // what is tested is a process of this host
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use common::{Ran, exec, finish, repository};
+use crate::common::{Ran, exec, finish, repository, scratch};
 use serde_json::Value as Json;
 
 fn sh(script: &str) -> Vec<OsString> {
     ["/bin/sh", "-c", script].map(OsString::from).to_vec()
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("record-{name}"));
-    let _ignored = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).expect("a directory for the test");
-    dir
 }
 
 /// The digest of a script's run.
@@ -114,7 +104,7 @@ fn seed(options: &[&str]) -> Ran {
     assert!(dir.join("bin/distributed-kv").exists(), "run examples/build.sh first (test.sh does)");
     let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
     command.current_dir(dir).args(["run", "--seed", SEED, "--format", "json"]).args(options);
-    if let Some(platform) = common::platform() {
+    if let Some(platform) = crate::common::platform() {
         command.args(["--platform", &platform]);
     }
     let ran = finish(&mut command, b"");

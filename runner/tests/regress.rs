@@ -1,13 +1,10 @@
 //! `bloodhound regress`, and campaigns that run the cases first: a case fails as long as its bug is there, whatever else of the stack has changed.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::cli::{bloodhound, code, json, text};
-use common::{compile, platform, put, repository, scratch, stack};
+use crate::common::cli::{bloodhound, code, json, text};
+use crate::common::{compile, platform, put, repository, scratch, stack};
 use serde_json::Value as Json;
 
 const COMPOSE: &str = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n  \

@@ -1,7 +1,4 @@
 //! `bloodhound explore --resume`: a search that is killed again and again comes to the same end as one that is not, and nothing that it has announced is lost.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -10,9 +7,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::common::cli::{bloodhound, code, command, json, text};
+use crate::common::{WATCHER_CONFIG, figures, seeds_or, watched};
 use bloodhound_decisions::Dice;
-use common::cli::{bloodhound, code, command, json, text};
-use common::{WATCHER_CONFIG, figures, seeds_or, watched};
 use serde_json::Value;
 
 /// The arguments of a search whose reports and corpus are in directories of this name.

@@ -1,12 +1,9 @@
 //! Fixed schedules of faults: each happens when it is written, by time, line or call; the same run has the same digest; what a run saved
 //! shows the same faults.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // what is tested is a process of this host
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Ran, put, run_in};
+use crate::common::{Ran, put, run_in};
 
 /// Writes a file to the disk and tells of every fifth time.
 const SERVICE: &str = "#!/bin/sh\nn=0\nwhile :; do\n  n=$((n+1))\n  echo $n > /tmp/x\n  sync /tmp/x\n  \
@@ -26,7 +23,7 @@ fn stack(name: &str, config: &str) -> PathBuf {
     let one = "    command: [/bin/sh, /app/service]\n    volumes: ['./:/app:ro']\n    x-bloodhound: {rootfs: host}\n";
     let compose = format!("services:\n  kv1:\n{one}  kv2:\n{one}  kv3:\n{one}");
     let files = [("service", SERVICE), ("compose.yaml", &compose), ("bloodhound.yaml", config)];
-    let dir = common::stack(&format!("schedules-{name}"), &files);
+    let dir = crate::common::stack(&format!("schedules-{name}"), &files);
     put(&dir, "schedule.yaml", SCHEDULE);
     dir
 }

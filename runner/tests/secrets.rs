@@ -1,11 +1,8 @@
 //! Secrets reach the services and nothing else: every byte that a command prints or writes is searched for them.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 
 fn run(dir: &Path, args: &[&str]) -> Ran {
     finish(command_on(platform().as_deref(), dir, args).env("ENV_SECRET", SECRETS[1]), b"")

@@ -2,11 +2,8 @@
 //! one digest, whatever else the machine does. `servers/NAME.sh` says what is done with each.
 //!
 //! What is not installed is left out, with a line that says so; CI has everything.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
-mod common;
-
-use common::*;
+use crate::common::*;
 
 /// A script, the programs that it needs, the files of their packages that not everybody on the host may read, and what it prints.
 struct Server {

@@ -1,17 +1,14 @@
 //! Campaigns that several processes share: shards and workers find what one process finds, over a directory and over a server that
 //! speaks S3; also when workers are killed, and when the store fails.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
-mod common;
-#[path = "shards/server.rs"]
 mod server;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::cli::{bloodhound, code, command, json, text};
-use common::{compile, repository, stack};
+use crate::common::cli::{bloodhound, code, command, json, text};
+use crate::common::{compile, repository, stack};
 use server::{Mode, Proxy, Server};
 
 const COMPOSE: &str = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n  \
@@ -154,7 +151,7 @@ fn missing(dir: &Path) {
 
 /// Parts of another configuration, and of a damaged one, are refused.
 fn mixed(dir: &Path) {
-    common::put(dir, "bloodhound.yaml", &CONFIG.replace("0.005", "0.006"));
+    crate::common::put(dir, "bloodhound.yaml", &CONFIG.replace("0.005", "0.006"));
     let other =
         bloodhound(dir, &["test", "--seeds", SEEDS, "--jobs", "1", "--shard", "3/4", "--out", "other"]);
     assert!(matches!(code(&other), 0 | 1 | 4), "{}", text(&other));

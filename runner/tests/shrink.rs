@@ -1,12 +1,9 @@
 //! `bloodhound shrink`: of many faults those are left that matter, in a finding that is replayed exactly, however many workers there are.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::cli::{bloodhound, code, json, text};
-use common::{compile, repository, scratch, stack};
+use crate::common::cli::{bloodhound, code, json, text};
+use crate::common::{compile, repository, scratch, stack};
 
 const COMPOSE: &str = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n  \
     watcher: {<<: *s, command: [/app/watcher]}\n  other: {<<: *s, command: [/bin/sleep, inf]}\n";

@@ -2,14 +2,11 @@
 //!
 //! The images are those that `examples/images/build.sh target/images` builds, which takes some minutes and needs root: .ci/run does it.
 //! Without them the tests say that they are left out.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use common::*;
+use crate::common::*;
 
 /// The directory with the images, if they have been built.
 fn images() -> Option<PathBuf> {

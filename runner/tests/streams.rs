@@ -1,8 +1,5 @@
 //! `exec` and the host around it: standard streams, the command line, files that are named or hidden; and printing where
 //! nobody takes it.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // what is tested is a process of this host
-
-mod common;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -12,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Ran, exec, finish};
+use crate::common::{Ran, exec, finish, scratch};
 
 fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
@@ -20,13 +17,6 @@ fn words(words: &[&str]) -> Vec<OsString> {
 
 fn sh(script: &str) -> Vec<OsString> {
     words(&["/bin/sh", "-c", script])
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ignored = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).expect("a directory");
-    path
 }
 
 /// Gives a command its input in pieces, with other work of the host between them.

@@ -1,12 +1,9 @@
 //! Supervision of services as an engine does it: restarts and their pauses, health checks for the whole run, stops in order, jobs that
 //! others wait for, an init as process 1, and what is set for processes.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 
 fn stack_with(name: &str, compose: &str, config: &str) -> PathBuf {
     stack(

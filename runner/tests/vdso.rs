@@ -1,14 +1,11 @@
 //! Programs read the clock through the vDSO: of many reads only one in 64 is a system call, in C (static and dynamic, which
 //! find the vDSO in different ways) and in Python, and without the vDSO each is.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
-
-mod common;
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use common::{exec, finish, have};
+use crate::common::{exec, finish, have};
 
 const READS: usize = 6400;
 

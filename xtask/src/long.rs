@@ -210,10 +210,10 @@ impl Campaign {
         let seeds = self.seeds.to_string();
         if let Holds::Test(file) = self.holds {
             let mut command = Command::new("cargo");
-            command.args(["test", "--release", "--package", "bloodhound", "--test", file, "--", "--exact"]);
+            command.args(["test", "--release", "--package", "bloodhound", "--test", "command", "--", "--exact"]);
             // What is not installed is no campaign that holds.
             command
-                .arg(&self.what)
+                .arg(format!("{file}::{}", self.what))
                 .env("BLOODHOUND_TEST_SEEDS", &seeds)
                 .env("BLOODHOUND_TEST_BRANCHES", &seeds)
                 .env("BLOODHOUND_TEST_NO_SKIP", "1");

@@ -1,5 +1,4 @@
 //! Container images made by tests: layers as tars, the archive that `docker save` writes, and stacks that run from such images.
-#![allow(dead_code)] // each test uses a part of it
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! Running programs under `bloodhound exec`, for the tests which compare its results.
-#![allow(dead_code, unused_imports)] // every test file uses its part
 
 pub mod cli;
 mod engine;
+pub mod image;
 mod stack;
 
 use std::ffi::OsString;

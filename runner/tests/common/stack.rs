@@ -5,9 +5,12 @@ use std::process::Command;
 
 use super::{Ran, compile, finish, platform, repository};
 
-/// A directory of its own for a test, empty.
+/// A directory of its own for a test, empty. Its name is the test's, below one of the file that asks for it: tests of different files run side
+/// by side and know nothing of each other's names.
+#[track_caller]
 pub fn scratch(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let file = Path::new(std::panic::Location::caller().file()).file_stem().expect("a source file");
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file).join(name);
     match std::fs::remove_dir_all(&dir) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
         _ => {}
@@ -17,6 +20,7 @@ pub fn scratch(name: &str) -> PathBuf {
 }
 
 /// Such a directory with these files.
+#[track_caller]
 pub fn stack(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let dir = scratch(name);
     for (file, text) in files {
@@ -35,6 +39,7 @@ pub const WATCHER_CONFIG: &str = "compose: compose.yaml\noutput: {dir: out}\nsim
     properties: [{name: stays, kind: safety, check: {type: no-crash}}]\n";
 
 /// A stack whose watcher fails when it has been paused twice.
+#[track_caller]
 pub fn watched(name: &str) -> PathBuf {
     let dir = stack(name, &[("compose.yaml", WATCHER_COMPOSE), ("bloodhound.yaml", WATCHER_CONFIG)]);
     add_program(&dir, "shrink/watcher.c");

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use super::common::{leave_out, repository};
 use super::{Started, quiet};
+use crate::common::{leave_out, repository};
 
 /// The server.
 pub struct Server {

@@ -49,8 +49,8 @@ pub enum Work {
 const SHORT_PROGRAMS: [&str; 6] =
     ["static/memory", "dynamic/signals", "static/threads", "dynamic/process", "dynamic/files", "static/tcp"];
 
-/// The runner's tests that run programs.
-const PROGRAM_TESTS: [&str; 4] = ["conformance", "vdso", "hostile", "programs"];
+/// The modules of the runner's tests (`runner/tests`) that run programs.
+const PROGRAM_TESTS: [&str; 4] = ["conformance::", "vdso::", "hostile::", "programs::"];
 
 /// Variables that commands get from this process: to find programs and cargo's files, and what tests listen to. Cargo sets
 /// many more for this process, which would mislead a cargo there.
@@ -113,9 +113,10 @@ fn tests(short: bool, platform: Platform, place: &Place, script: &mut Script) ->
             script.run(&program, &place.workspace, &words);
         }
     } else {
-        for name in PROGRAM_TESTS {
-            let test = all.iter().find(|test| test.package == "runner" && test.name == name);
-            script.test(test.ok_or_else(|| Failure::Broken(format!("cargo has built no test {name}")))?);
+        let test = all.iter().find(|test| test.package == "runner" && test.name == "command");
+        let test = test.ok_or_else(|| Failure::Broken("cargo has built no test of the command".into()))?;
+        for module in PROGRAM_TESTS {
+            script.module(test, module);
         }
     }
     script.run("bloodhound doctor", &place.workspace, &[&bloodhound, "doctor"]);
@@ -151,6 +152,12 @@ impl Script {
     fn test(&mut self, test: &Test) {
         let title = format!("{}: tests of {}", test.package, test.name);
         self.run(&title, &test.directory, &[&test.executable]);
+    }
+
+    /// The tests of one module.
+    fn module(&mut self, test: &Test, module: &str) {
+        let title = format!("{}: tests of {module}", test.package);
+        self.run(&title, &test.directory, &[&test.executable, module]);
     }
 
     fn run(&mut self, title: &str, directory: &Path, words: &[&str]) {
