@@ -210,7 +210,16 @@ impl Campaign {
         let seeds = self.seeds.to_string();
         if let Holds::Test(file) = self.holds {
             let mut command = Command::new("cargo");
-            command.args(["test", "--release", "--package", "bloodhound", "--test", "command", "--", "--exact"]);
+            command.args([
+                "test",
+                "--release",
+                "--package",
+                "bloodhound",
+                "--test",
+                "command",
+                "--",
+                "--exact",
+            ]);
             // What is not installed is no campaign that holds.
             command
                 .arg(format!("{file}::{}", self.what))
