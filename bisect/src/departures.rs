@@ -33,10 +33,10 @@ pub fn departures<'a>(
         let Choice { part, site } = made.choice;
         // What became of the choices of switches is the list of them.
         let listed = matches!(site, Site::Switch { .. });
-        part == Part::Run && made.value != 0 && concerns.contains(&site.concern()) && !listed
+        part == Part::Run && !made.plain && concerns.contains(&site.concern()) && !listed
     };
     let choices = made.iter().filter(of_concern).map(|made| {
-        let Made { choice, bound, value } = *made;
+        let Made { choice, bound, value, .. } = *made;
         Departure::Choice(choice, Override { bound, value })
     });
     choices.chain(switched.into_iter().cloned().map(Departure::Switch)).collect()

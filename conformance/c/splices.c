@@ -290,7 +290,15 @@ static void files(void)
 	CHECK_EQ(splice(zero, NULL, p[1], NULL, 100, 0), 100);
 	CHECK_ERRNO(splice(p[0], NULL, full, NULL, 100, 0), EINVAL);
 	CHECK_EQ(splice(p[0], NULL, zero, NULL, 100, 0), 100);
-	close(null), close(zero), close(full), close(out);
+	/* The offset of a device that keeps nothing of what it is given stays where it is. */
+	int random = open("/dev/urandom", O_RDWR);
+	loff_t place = 5;
+	REQUIRE(write(p[1], "hello", 5) == 5);
+	CHECK_EQ(splice(p[0], NULL, null, &place, 2, 0), 2);
+	CHECK_EQ(splice(p[0], NULL, zero, &place, 2, 0), 2);
+	CHECK_EQ(splice(p[0], NULL, random, &place, 1, 0), 1);
+	CHECK_EQ(place, 5);
+	close(null), close(zero), close(full), close(random), close(out);
 	drop(p);
 }
 

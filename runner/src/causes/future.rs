@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn made(at: u64, choice: Choice, value: u64) -> (SimTime, Made) {
-        (SimTime(at), Made { choice, bound: 9, value })
+        (SimTime(at), Made { choice, bound: 9, value, plain: value == 0, at })
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
         let end = in_run(workload_end());
         // It began at 5 and ends at 25, at the violation.
         let log = Log::new(1, 2).with(end, WORD, 20);
-        let kept = [(SimTime(5), Made { choice: end, bound: WORD, value: 20 })];
+        let kept = [(SimTime(5), Made { choice: end, bound: WORD, value: 20, plain: false, at: 5 })];
         let from = |at: u64, named| fork((&log, SimTime(5)), &kept, (SimTime(at), 0), named);
         for named in [0, 1] {
             assert!(!from(10, named).overrides.contains_key(&end), "it goes on");

@@ -191,7 +191,7 @@ fn choices(base: &Base) -> Vec<Candidate> {
     let named = |made: &Made| {
         let planned =
             matches!(made.choice.site, Site::Fault { .. } | Site::Swarm { .. } | Site::Switch { .. });
-        made.value != 0 && plain.contains(&made.choice.site.concern()) && !planned
+        !made.plain && plain.contains(&made.choice.site.concern()) && !planned
     };
     let until = base.choices.partition_point(|(at, _)| *at <= base.until);
     let named = base.choices[..until].iter().enumerate().filter(|(_, (_, made))| named(made));
@@ -221,7 +221,7 @@ fn unnamed(base: &Base) -> usize {
 fn is_surprise(made: &Made, plain: &[Concern]) -> bool {
     let concern = made.choice.site.concern();
     let is_open = SURPRISES.contains(&concern) && !plain.contains(&concern);
-    made.value != 0 && is_open && !matches!(made.choice.site, Site::Switch { .. })
+    !made.plain && is_open && !matches!(made.choice.site, Site::Switch { .. })
 }
 
 fn operations(base: &Base) -> Vec<Candidate> {
@@ -298,7 +298,13 @@ mod tests {
     #[test]
     fn what_the_seed_draws_beside_the_log_is_no_secret() {
         let policy = Site::Policy { part: bloodhound_decisions::PolicyPart::Order };
-        let made = |site, value| Made { choice: Choice { part: Part::Run, site }, bound: 9, value };
+        let made = |site, value| Made {
+            choice: Choice { part: Part::Run, site },
+            bound: 9,
+            value,
+            plain: value == 0,
+            at: 0,
+        };
         assert!(is_surprise(&made(policy, 1), &[Concern::Network]));
         assert!(!is_surprise(&made(policy, 0), &[]), "it is plain");
         assert!(!is_surprise(&made(policy, 1), &[Concern::Scheduler]), "the log names what is not plain");

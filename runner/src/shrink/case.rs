@@ -197,7 +197,7 @@ pub fn explicit(ran: &Ran, concerns: &[Concern]) -> Log {
 pub fn departing(ran: &Ran, concerns: &[Concern]) -> Vec<(Choice, Override)> {
     let mut seen = BTreeSet::new();
     let departs = |made: &&Made| {
-        made.value != 0
+        !made.plain
             && made.choice.part == Part::Run
             && concerns.contains(&made.choice.site.concern())
             && !matches!(made.choice.site, Site::Switch { .. })
@@ -302,7 +302,7 @@ pub fn settled_outcome(outcome: Outcome, made: Vec<Made>) -> Outcome {
 pub fn settled(ran: &Ran) -> Log {
     let mut log = (*ran.outcome.decisions).clone();
     let mut made: BTreeMap<Choice, Override> = BTreeMap::new();
-    for Made { choice, bound, value } in ran.made.iter().copied() {
+    for Made { choice, bound, value, .. } in ran.made.iter().copied() {
         made.entry(choice).or_insert(Override { bound, value });
     }
     let plain = log.plain.clone();

@@ -15,7 +15,7 @@ use crate::session::Failure;
 const LUCK: u32 = 80;
 const DRAWS: usize = 2;
 /// With more operations than these, other draws are tried.
-const FEW_OPERATIONS: usize = 10;
+pub(super) const FEW_OPERATIONS: usize = 10;
 
 impl Search<'_> {
     /// Leaves out single faults with other draws.

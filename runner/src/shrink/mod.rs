@@ -5,6 +5,7 @@
 
 pub mod case;
 mod luck;
+mod moved;
 pub mod order;
 mod plain;
 pub mod pool;

@@ -14,7 +14,7 @@ use std::time::Instant;
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
 use bloodhound_bisect::smallest;
-use bloodhound_decisions::Log;
+use bloodhound_decisions::{Concern, Log};
 use bloodhound_sim::faults::Effect;
 
 use super::case::{self, Element};
@@ -25,7 +25,7 @@ use crate::session::{Failure, Violation};
 use crate::{exit, output};
 
 /// How many runs a round has.
-const ROUND: usize = 4;
+pub(super) const ROUND: usize = 4;
 /// With more faults than these, runs go on to their end for longer, and other draws are tried.
 const FEW: usize = 5;
 /// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
@@ -118,8 +118,11 @@ impl<'a> Search<'a> {
         self.whole = false;
         self.cut(true)?;
         self.plainest()?;
+        // Which mishaps of packets matter: with few of them operations are left out more easily.
+        self.surprises("network", &[Concern::Network], self.left() / 3)?;
         self.share(OPERATIONS);
         self.concerned()?;
+        self.moved_operations()?;
         // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
         self.operations(self.left() / 2)?;
         self.lucky_operations()?;
@@ -333,10 +336,17 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Runs these logs; fewer if the time is over.
+    pub(super) fn round(&mut self, logs: Vec<Log>) -> Result<Vec<Ran>, Failure> {
+        let asked = logs.len();
+        let rans = self.pool.round(logs, self.until())?;
+        self.late |= rans.len() < asked;
+        Ok(rans)
+    }
+
     /// Whether each of these logs fails in the same way; fewer answers if the time is over.
     pub(super) fn judge(&mut self, logs: Vec<Log>) -> Result<Vec<bool>, Failure> {
-        let rans = self.pool.round(logs.clone(), self.until())?;
-        self.late |= rans.len() < logs.len();
+        let rans = self.round(logs.clone())?;
         let mut answers = Vec::new();
         for (log, ran) in logs.into_iter().zip(rans) {
             let failed = self.target.violated(&ran.outcome).is_some();

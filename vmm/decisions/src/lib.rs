@@ -80,6 +80,10 @@ pub struct Made {
     pub bound: u64,
     /// The value.
     pub value: u64,
+    /// It has the effect of 0: it is 0, or what has a probability ([`Decisions::chance`]) does not happen.
+    pub plain: bool,
+    /// The virtual time when it was made, in ns, as far as [`Decisions::tell_time`] has told it.
+    pub at: u64,
 }
 
 /// All choices of one run; see the module's text. A plain value: cloning it forks the future.
@@ -100,6 +104,8 @@ pub struct Decisions {
     misfits: Vec<Divergence>,
     /// A hash of all choices with their values.
     trail: u64,
+    /// The virtual time, in ns.
+    now: u64,
     /// Choices since they were last taken, if somebody wants to hear of them.
     made: Option<Vec<Made>>,
 }
@@ -118,8 +124,14 @@ impl Decisions {
             asked: BTreeSet::new(),
             misfits: Vec::new(),
             trail: 0,
+            now: 0,
             made: None,
         }
+    }
+
+    /// The virtual time is this from now on, in ns. Only listeners hear of it ([`Made::at`]): no choice depends on it.
+    pub fn tell_time(&mut self, now: u64) {
+        self.now = now;
     }
 
     /// Decisions of a run without a boot of its own, as its seed has them.
@@ -223,7 +235,8 @@ impl Decisions {
             trail.word(value);
             self.trail = trail.finish(0);
             if let Some(made) = &mut self.made {
-                made.push(Made { choice: Choice { part: self.part, site }, bound, value });
+                let choice = Choice { part: self.part, site };
+                made.push(Made { choice, bound, value, plain: value == 0, at: self.now });
             }
         }
         value
@@ -269,7 +282,7 @@ impl Decisions {
         trail.word(value);
         self.trail = trail.finish(1);
         if let Some(made) = &mut self.made {
-            made.push(Made { choice, bound, value });
+            made.push(Made { choice, bound, value, plain: value == 0, at: self.now });
         }
         Some(value)
     }
@@ -287,7 +300,13 @@ impl Decisions {
         match u64::from(ppb) {
             0 => false,
             WHOLE.. => true,
-            ppb => self.choose(site, WHOLE) >= WHOLE - ppb,
+            ppb => {
+                let happens = self.choose(site, WHOLE) >= WHOLE - ppb;
+                if let Some(last) = self.made.as_mut().and_then(|made| made.last_mut()) {
+                    last.plain = !happens;
+                }
+                happens
+            }
         }
     }
 

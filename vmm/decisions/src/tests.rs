@@ -148,8 +148,24 @@ fn whoever_listens_hears_of_each_choice() {
     decisions.listen(true);
     let value = decisions.choose(turn(1), 5);
     decisions.choose(turn(2), 1);
-    assert_eq!(decisions.take_made(), [Made { choice: run(turn(1)), bound: 5, value }]);
+    assert_eq!(
+        decisions.take_made(),
+        [Made { choice: run(turn(1)), bound: 5, value, plain: value == 0, at: 0 }]
+    );
     assert_eq!(decisions.take_made(), []);
+}
+
+#[test]
+fn what_does_not_happen_is_plain_whatever_was_drawn() {
+    let mut decisions = Decisions::seeded(1);
+    decisions.listen(true);
+    decisions.tell_time(7);
+    let happened: Vec<bool> = (0..200).map(|nth| decisions.chance(turn(nth), 100_000_000)).collect();
+    let made = decisions.take_made();
+    assert!(happened.contains(&true) && happened.contains(&false));
+    assert!(made.iter().any(|made| made.plain && made.value != 0));
+    assert_eq!(made.iter().map(|made| !made.plain).collect::<Vec<bool>>(), happened);
+    assert!(made.iter().all(|made| made.at == 7));
 }
 
 #[test]

@@ -335,7 +335,7 @@ impl Machine {
                 Ok(true)
             }
             (_, Some(t)) => {
-                self.world.now = self.world.now.max(t);
+                self.world.reach(t);
                 self.timed(t);
                 Ok(true)
             }
@@ -345,7 +345,7 @@ impl Machine {
 
     /// Runs steps of a node until its clock passes `limit`, it has nothing to run, or it sent something.
     fn run_node(&mut self, id: MachineId, limit: SimTime) -> Result<(), MachineError> {
-        self.world.now = self.world.now.max(self.world.nodes[&id].clock);
+        self.world.reach(self.world.nodes[&id].clock);
         loop {
             let sent = self.step(id)?;
             let node = &self.world.nodes[&id];
@@ -377,7 +377,7 @@ impl Machine {
         self.run_clients(t);
         self.conclude_run();
         while let Some((at, due)) = self.world.queue.pop_due(t) {
-            self.world.now = self.world.now.max(at);
+            self.world.reach(at);
             self.due(due);
         }
     }

@@ -157,6 +157,12 @@ pub struct World {
 }
 
 impl World {
+    /// The virtual time is at least this from now on.
+    pub(crate) fn reach(&mut self, at: SimTime) {
+        self.now = self.now.max(at);
+        self.decisions.tell_time(self.now.0);
+    }
+
     /// The machine, to change it.
     pub fn node_mut(&mut self, id: MachineId) -> &mut Node {
         Arc::make_mut(self.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}")))

@@ -122,6 +122,8 @@ fn drain_pipe(
         Some(Progress::Sendfile { done, .. }) => *done,
         _ => 0,
     };
+    // Devices leave the offset where it is: splice_write_null (drivers/char/mem.c), and what /dev/urandom is given by iter_file_splice_write.
+    let stays = matches!(kind, FileKind::Device { .. });
     while done < len {
         let data = k.node.pipes[pipe].peek(len - done);
         if data.is_empty() {
@@ -145,7 +147,7 @@ fn drain_pipe(
             Err(stop) => (0, Some(stop)),
         };
         k.pipe_consume(pipe, moved);
-        at.advance(k, moved)?;
+        at.advance(k, if stays { 0 } else { moved })?;
         done += moved;
         let last = end.is_none() && moved == 0;
         if !at.goes_on(done, end)? || last {

@@ -88,7 +88,7 @@ impl Machine {
     pub(super) fn hook_ended(&mut self, id: NodeId, end: &ProcessEnd) -> bool {
         let Some(hook) = self.service(id).hook.filter(|hook| hook.pid == end.pid) else { return false };
         self.service(id).hook = None;
-        self.world.now = self.world.now.max(end.at);
+        self.world.reach(end.at);
         let (Hook { moment, nth, .. }, status) = (hook, end.status);
         self.note(Some(id), Notice::Service(ServiceChange::Hook { moment, nth, status }));
         match status {

@@ -430,7 +430,7 @@ impl Machine {
 
     fn service_ended(&mut self, id: NodeId, end: ProcessEnd) {
         let Some(spec) = self.spec(id) else { return };
-        self.world.now = self.world.now.max(end.at);
+        self.world.reach(end.at);
         let now = self.world.now;
         self.kill_container(self.world.room(id));
         let service = self.service(id);

@@ -1,0 +1,199 @@
+//! Leaving out operations of a run in which packets are lost or late.
+//!
+//! A packet's name is its place in its connection ([`Place`](bloodhound_decisions::Place)). An operation that is left out takes its bytes out of the connections between
+//! nodes, so that what later packets of these meet is met by other ones, at other times. Here each candidate is run twice: without anything that packets
+//! meet, to see which packets there are, and then with each mishap at the packet that is sent next to the time of the one that met it. What fails is the
+//! run that is made smaller from then on. Key type: [`Met`]. Neighbours: `search`, which leaves out without that; `luck`, which draws anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use bloodhound_decisions::{Choice, Concern, Fate, Log, Override, PacketKind, Part, Site};
+
+use super::case::{self, Element};
+use super::luck::FEW_OPERATIONS;
+use super::pool::Ran;
+use super::search::{ROUND, Search};
+use crate::session::Failure;
+
+/// Most runs that are spent so.
+const MOST: u32 = 160;
+
+/// A packet, by what its choices have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    src: SocketAddr,
+    dst: SocketAddr,
+    kind: PacketKind,
+    life: u32,
+    port_use: u32,
+    offset: u32,
+    ack: u32,
+    transmission: u32,
+}
+
+impl Name {
+    /// The packet that a choice is about, and what of it is chosen.
+    fn of(site: &Site) -> Option<(Name, Fate)> {
+        let Site::Packet { src, dst, kind, life, port_use, offset, ack, transmission, fate } = *site else {
+            return None;
+        };
+        Some((Name { src, dst, kind, life, port_use, offset, ack, transmission }, fate))
+    }
+
+    fn choice(self, fate: Fate) -> Choice {
+        let Name { src, dst, kind, life, port_use, offset, ack, transmission } = self;
+        let site = Site::Packet { src, dst, kind, life, port_use, offset, ack, transmission, fate };
+        Choice { part: Part::Run, site }
+    }
+
+    /// The packet as it was sent first.
+    fn first(self) -> Name {
+        Name { transmission: 0, ..self }
+    }
+
+    /// How far a connection is from that of another packet: the same one, one between the same nodes of which one end is the same, or another one.
+    fn distance(self, of: Name) -> Option<u8> {
+        let same_nodes = (self.src.ip(), self.dst.ip(), self.kind) == (of.src.ip(), of.dst.ip(), of.kind);
+        let ends = u8::from(self.src.port() == of.src.port()) + u8::from(self.dst.port() == of.dst.port());
+        (same_nodes && ends > 0).then_some(2 - ends)
+    }
+}
+
+/// What the packets of a run met, in order: mishaps, but not how long they took without one.
+struct Met(Vec<(u64, Name, Vec<(Fate, Override)>)>);
+
+/// The choices of a run about packets, with their times in ns.
+fn packets(ran: &Ran) -> impl Iterator<Item = (&bloodhound_decisions::Made, Name, Fate)> {
+    let of_run = ran.made.iter().filter(|made| made.choice.part == Part::Run);
+    of_run.filter_map(|made| Name::of(&made.choice.site).map(|(name, fate)| (made, name, fate)))
+}
+
+impl Met {
+    fn by(ran: &Ran) -> Met {
+        let mut met: Vec<(u64, Name, Vec<(Fate, Override)>)> = Vec::new();
+        for (made, name, fate) in packets(ran).filter(|(made, _, fate)| !made.plain && *fate != Fate::Jitter)
+        {
+            let what = (fate, Override { bound: made.bound, value: made.value });
+            match met.last_mut().filter(|(_, last, _)| *last == name) {
+                Some((.., all)) => all.push(what),
+                None => met.push((made.at, name, vec![what])),
+            }
+        }
+        Met(met)
+    }
+
+    /// The log with all this at packets of another run, each at the one whose time is next to that of the packet that met it. What has no such packet is left out.
+    fn moved_to(&self, mut log: Log, ran: &Ran) -> Log {
+        let mut sent: BTreeMap<Name, u64> = BTreeMap::new();
+        for (made, name, _) in packets(ran) {
+            sent.entry(name).or_insert(made.at);
+        }
+        let (mut taken, mut moved) = (BTreeSet::new(), BTreeMap::new());
+        for (at, name, all) in &self.0 {
+            // What is sent again is sent only because of what the packet met when it was sent first.
+            let again =
+                moved.get(&name.first()).map(|to: &Name| Name { transmission: name.transmission, ..*to });
+            let nearest = || {
+                let near = sent.iter().filter(|(other, _)| !taken.contains(*other));
+                let near = near
+                    .filter_map(|(other, time)| Some((time.abs_diff(*at), other.distance(*name)?, *other)));
+                near.min().map(|(.., other)| other)
+            };
+            let Some(to) = again.filter(|_| name.transmission > 0).or_else(nearest) else { continue };
+            taken.insert(to);
+            moved.entry(name.first()).or_insert(to);
+            log.overrides.extend(all.iter().map(|(fate, what)| (to.choice(*fate), *what)));
+        }
+        log
+    }
+}
+
+/// The log with no word about packets, all of whose choices are plain.
+fn without_mishaps(mut log: Log) -> Log {
+    if !log.plain.contains(&Concern::Network) {
+        log.plain.push(Concern::Network);
+    }
+    log.overrides.retain(|choice, _| choice.part != Part::Run || Name::of(&choice.site).is_none());
+    log
+}
+
+impl Search<'_> {
+    /// Leaves out halves, quarters and so on of the operations, with what packets met moved to where it was in time, where more are left than a reader would like.
+    pub(super) fn moved_operations(&mut self) -> Result<(), Failure> {
+        let (begun, most) = (self.runs, MOST.min(self.left() / 2));
+        let mut size = case::operations_out(&self.ran).len() / 2;
+        while size > 0 && !Met::by(&self.ran).0.is_empty() {
+            let elements = case::operations_out(&self.ran);
+            if elements.len() <= FEW_OPERATIONS || self.runs - begun >= most {
+                break;
+            }
+            match self.part_with_mishaps_moved(&elements, size)? {
+                true => size = size.min(case::operations_out(&self.ran).len() / 2),
+                false => size /= 2,
+            }
+        }
+        let (before, after) = (0, case::operations_out(&self.ran).len());
+        if self.runs > begun {
+            self.say(super::search::Dimension { name: "operations", before, after, minimal: false });
+        }
+        Ok(())
+    }
+
+    /// Leaves out one part of so many operations, if it fails then, or does with mishaps moved.
+    fn part_with_mishaps_moved(&mut self, elements: &[Element], size: usize) -> Result<bool, Failure> {
+        let met = Met::by(&self.ran);
+        let base = without_mishaps((*self.ran.outcome.decisions).clone());
+        let parts: Vec<usize> = (0..elements.len().div_ceil(size)).collect();
+        for round in parts.chunks(ROUND) {
+            let less = |part: &usize| {
+                let kept: Vec<usize> = (0..elements.len()).filter(|at| at / size != *part).collect();
+                case::without(&base, elements, &kept)
+            };
+            let logs: Vec<Log> = round.iter().map(less).collect();
+            let rans = self.round(logs.clone())?;
+            self.runs += rans.len() as u32;
+            let plain = rans.iter().position(|ran| self.target.violated(&ran.outcome).is_some());
+            if let Some(log) = plain.and_then(|place| logs.get(place)) {
+                return self.look(log.clone());
+            }
+            let moved = logs.into_iter().zip(&rans).map(|(log, ran)| met.moved_to(log, ran)).collect();
+            if let Some(found) = self.first_of(moved)? {
+                return self.look(found);
+            }
+            if self.late {
+                break;
+            }
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(port: u16, offset: u32, transmission: u32) -> Name {
+        let (src, dst) = (SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 80)));
+        Name { src, dst, kind: PacketKind::Data, life: 0, port_use: 0, offset, ack: 0, transmission }
+    }
+
+    #[test]
+    fn connections_are_near_if_one_end_is_the_same() {
+        assert_eq!(name(9, 1, 0).distance(name(9, 5, 2)), Some(0));
+        assert_eq!(name(9, 1, 0).distance(name(8, 1, 0)), Some(1));
+        let ack = Name { kind: PacketKind::Ack, ..name(9, 1, 0) };
+        assert_eq!(ack.distance(name(9, 1, 0)), None);
+        let back = Name { src: name(9, 1, 0).dst, dst: name(9, 1, 0).src, ..name(9, 1, 0) };
+        assert_eq!(back.distance(name(9, 1, 0)), None);
+    }
+
+    #[test]
+    fn a_log_without_mishaps_keeps_what_is_not_about_packets() {
+        let lost = name(9, 1, 0).choice(Fate::Loss);
+        let other = Choice { part: Part::Run, site: Site::Arrival { worker: 0, nth: 0 } };
+        let log = without_mishaps(Log::new(0, 1).with(lost, 9, 4).with(other, 9, 5));
+        assert_eq!(log.plain, [Concern::Network]);
+        assert_eq!(log.overrides.keys().collect::<Vec<_>>(), [&other]);
+    }
+}
