@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use bloodhound_decisions::{Choice, Concern, Fate, Log, Override, PacketKind, Part, Site};
+use bloodhound_decisions::{Choice, Concern, Fate, Log, Made, Override, PacketKind, Part, Site};
 
 use super::case::{self, Element};
 use super::luck::FEW_OPERATIONS;
 use super::pool::Ran;
-use super::search::{ROUND, Search};
+use super::search::{Dimension, ROUND, Search};
 use crate::session::Failure;
 
 /// Most runs that are spent so.
@@ -60,50 +60,60 @@ impl Name {
     }
 }
 
-/// What the packets of a run met, in order: mishaps, but not how long they took without one.
-struct Met(Vec<(u64, Name, Vec<(Fate, Override)>)>);
+/// What happened to one packet: not how long it took, if it was neither late nor overtaken.
+struct Mishap {
+    /// When the packet was sent, in ns.
+    at: u64,
+    packet: Name,
+    choices: Vec<(Fate, Override)>,
+}
 
-/// The choices of a run about packets, with their times in ns.
-fn packets(ran: &Ran) -> impl Iterator<Item = (&bloodhound_decisions::Made, Name, Fate)> {
+/// The mishaps of a run, in the order of their times.
+struct Met(Vec<Mishap>);
+
+/// The choices of a run about packets.
+fn packets(ran: &Ran) -> impl Iterator<Item = (&Made, Name, Fate)> {
     let of_run = ran.made.iter().filter(|made| made.choice.part == Part::Run);
     of_run.filter_map(|made| Name::of(&made.choice.site).map(|(name, fate)| (made, name, fate)))
 }
 
 impl Met {
     fn by(ran: &Ran) -> Met {
-        let mut met: Vec<(u64, Name, Vec<(Fate, Override)>)> = Vec::new();
-        for (made, name, fate) in packets(ran).filter(|(made, _, fate)| !made.plain && *fate != Fate::Jitter)
-        {
-            let what = (fate, Override { bound: made.bound, value: made.value });
-            match met.last_mut().filter(|(_, last, _)| *last == name) {
-                Some((.., all)) => all.push(what),
-                None => met.push((made.at, name, vec![what])),
+        let mut met: Vec<Mishap> = Vec::new();
+        for (made, packet, fate) in packets(ran) {
+            if made.plain || fate == Fate::Jitter {
+                continue;
+            }
+            let choice = (fate, Override { bound: made.bound, value: made.value });
+            match met.last_mut().filter(|last| last.packet == packet) {
+                Some(last) => last.choices.push(choice),
+                None => met.push(Mishap { at: made.at, packet, choices: vec![choice] }),
             }
         }
         Met(met)
     }
 
-    /// The log with all this at packets of another run, each at the one whose time is next to that of the packet that met it. What has no such packet is left out.
+    /// The log with all mishaps at packets of another run, each at the one whose time is next to that of its own. Those without such a packet are left out.
     fn moved_to(&self, mut log: Log, ran: &Ran) -> Log {
         let mut sent: BTreeMap<Name, u64> = BTreeMap::new();
         for (made, name, _) in packets(ran) {
             sent.entry(name).or_insert(made.at);
         }
-        let (mut taken, mut moved) = (BTreeSet::new(), BTreeMap::new());
-        for (at, name, all) in &self.0 {
-            // What is sent again is sent only because of what the packet met when it was sent first.
-            let again =
-                moved.get(&name.first()).map(|to: &Name| Name { transmission: name.transmission, ..*to });
+        let (mut taken, mut moved) = (BTreeSet::new(), BTreeMap::<Name, Name>::new());
+        for Mishap { at, packet, choices } in &self.0 {
+            // What is sent again is sent only because of what became of it when it was sent first.
+            let first = moved.get(&packet.first()).filter(|_| packet.transmission > 0);
+            let again = first.map(|to| Name { transmission: packet.transmission, ..*to });
             let nearest = || {
-                let near = sent.iter().filter(|(other, _)| !taken.contains(*other));
-                let near = near
-                    .filter_map(|(other, time)| Some((time.abs_diff(*at), other.distance(*name)?, *other)));
+                let free = sent.iter().filter(|(other, _)| !taken.contains(*other));
+                let near = free
+                    .filter_map(|(other, time)| Some((time.abs_diff(*at), other.distance(*packet)?, *other)));
                 near.min().map(|(.., other)| other)
             };
-            let Some(to) = again.filter(|_| name.transmission > 0).or_else(nearest) else { continue };
+            let Some(to) = again.or_else(nearest) else { continue };
             taken.insert(to);
-            moved.entry(name.first()).or_insert(to);
-            log.overrides.extend(all.iter().map(|(fate, what)| (to.choice(*fate), *what)));
+            moved.entry(packet.first()).or_insert(to);
+            log.overrides.extend(choices.iter().map(|(fate, value)| (to.choice(*fate), *value)));
         }
         log
     }
@@ -133,9 +143,9 @@ impl Search<'_> {
                 false => size /= 2,
             }
         }
-        let (before, after) = (0, case::operations_out(&self.ran).len());
+        let after = case::operations_out(&self.ran).len();
         if self.runs > begun {
-            self.say(super::search::Dimension { name: "operations", before, after, minimal: false });
+            self.say(Dimension { name: "operations", before: after, after, minimal: false });
         }
         Ok(())
     }
