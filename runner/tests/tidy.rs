@@ -209,6 +209,20 @@ fn has_word(text: &str, word: &str) -> bool {
 }
 
 #[test]
+fn every_file_of_tests_is_part_of_the_program() {
+    let main = std::fs::read_to_string(repository().join("runner/tests/main.rs")).expect("the program");
+    let files = sources("runner/tests", ".rs");
+    let names =
+        files.iter().filter_map(|source| source.path.strip_prefix("runner/tests/")?.strip_suffix(".rs"));
+    let of_program = names.filter(|name| !name.contains('/') && *name != "main");
+    let wrong: Vec<String> = of_program
+        .filter(|name| !main.lines().any(|line| line == format!("mod {name};")))
+        .map(|name| format!("runner/tests/{name}.rs"))
+        .collect();
+    none(&wrong, "a file that runner/tests/main.rs has no `mod` for is never compiled");
+}
+
+#[test]
 fn each_thing_has_one_word() {
     let architecture =
         std::fs::read_to_string(repository().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");

@@ -12,7 +12,6 @@ use bloodhound_decisions::{Choice, Concern, Fate, Log, Made, Override, PacketKin
 
 use super::case::{self, Element};
 use super::luck::FEW_OPERATIONS;
-use super::pool::Ran;
 use super::search::{Dimension, ROUND, Search};
 use crate::session::Failure;
 
@@ -71,16 +70,16 @@ struct Mishap {
 /// The mishaps of a run, in the order of their times.
 struct Met(Vec<Mishap>);
 
-/// The choices of a run about packets.
-fn packets(ran: &Ran) -> impl Iterator<Item = (&Made, Name, Fate)> {
-    let of_run = ran.made.iter().filter(|made| made.choice.part == Part::Run);
+/// The choices about packets, of all that a run made.
+fn packets(made: &[Made]) -> impl Iterator<Item = (&Made, Name, Fate)> {
+    let of_run = made.iter().filter(|made| made.choice.part == Part::Run);
     of_run.filter_map(|made| Name::of(&made.choice.site).map(|(name, fate)| (made, name, fate)))
 }
 
 impl Met {
-    fn by(ran: &Ran) -> Met {
+    fn by(made: &[Made]) -> Met {
         let mut met: Vec<Mishap> = Vec::new();
-        for (made, packet, fate) in packets(ran) {
+        for (made, packet, fate) in packets(made) {
             if made.plain || fate == Fate::Jitter {
                 continue;
             }
@@ -94,9 +93,9 @@ impl Met {
     }
 
     /// The log with all mishaps at packets of another run, each at the one whose time is next to that of its own. Those without such a packet are left out.
-    fn moved_to(&self, mut log: Log, ran: &Ran) -> Log {
+    fn moved_to(&self, mut log: Log, made: &[Made]) -> Log {
         let mut sent: BTreeMap<Name, u64> = BTreeMap::new();
-        for (made, name, _) in packets(ran) {
+        for (made, name, _) in packets(made) {
             sent.entry(name).or_insert(made.at);
         }
         let (mut taken, mut moved) = (BTreeSet::new(), BTreeMap::<Name, Name>::new());
@@ -133,12 +132,12 @@ impl Search<'_> {
     pub(super) fn moved_operations(&mut self) -> Result<(), Failure> {
         let (begun, most) = (self.runs, MOST.min(self.left() / 2));
         let mut size = case::operations_out(&self.ran).len() / 2;
-        while size > 0 && !Met::by(&self.ran).0.is_empty() {
+        while size > 0 && !Met::by(&self.ran.made).0.is_empty() {
             let elements = case::operations_out(&self.ran);
             if elements.len() <= FEW_OPERATIONS || self.runs - begun >= most {
                 break;
             }
-            match self.part_with_mishaps_moved(&elements, size)? {
+            match self.part_with_mishaps_moved(&elements, size, begun + most)? {
                 true => size = size.min(case::operations_out(&self.ran).len() / 2),
                 false => size /= 2,
             }
@@ -150,12 +149,21 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Leaves out one part of so many operations, if it fails then, or does with mishaps moved.
-    fn part_with_mishaps_moved(&mut self, elements: &[Element], size: usize) -> Result<bool, Failure> {
-        let met = Met::by(&self.ran);
+    /// Leaves out one part of so many operations, if it fails then, or does with mishaps moved. Ends when so many runs are made.
+    fn part_with_mishaps_moved(
+        &mut self,
+        elements: &[Element],
+        size: usize,
+        until: u32,
+    ) -> Result<bool, Failure> {
+        let met = Met::by(&self.ran.made);
         let base = without_mishaps((*self.ran.outcome.decisions).clone());
         let parts: Vec<usize> = (0..elements.len().div_ceil(size)).collect();
         for round in parts.chunks(ROUND) {
+            let left = until.saturating_sub(self.runs).min(self.left());
+            if left < 2 * ROUND as u32 {
+                break;
+            }
             let less = |part: &usize| {
                 let kept: Vec<usize> = (0..elements.len()).filter(|at| at / size != *part).collect();
                 case::without(&base, elements, &kept)
@@ -167,12 +175,9 @@ impl Search<'_> {
             if let Some(log) = plain.and_then(|place| logs.get(place)) {
                 return self.look(log.clone());
             }
-            let moved = logs.into_iter().zip(&rans).map(|(log, ran)| met.moved_to(log, ran)).collect();
+            let moved = logs.into_iter().zip(&rans).map(|(log, ran)| met.moved_to(log, &ran.made)).collect();
             if let Some(found) = self.first_of(moved)? {
                 return self.look(found);
-            }
-            if self.late {
-                break;
             }
         }
         Ok(false)
@@ -196,6 +201,37 @@ mod tests {
         assert_eq!(ack.distance(name(9, 1, 0)), None);
         let back = Name { src: name(9, 1, 0).dst, dst: name(9, 1, 0).src, ..name(9, 1, 0) };
         assert_eq!(back.distance(name(9, 1, 0)), None);
+    }
+
+    fn made(packet: Name, fate: Fate, value: u64, at: u64) -> Made {
+        Made { choice: packet.choice(fate), bound: 9, value, plain: value == 0, at }
+    }
+
+    #[test]
+    fn a_mishap_is_moved_to_the_packet_of_its_time() {
+        let failing = [
+            made(name(9, 60, 0), Fate::Loss, 0, 20),
+            made(name(9, 60, 0), Fate::Jitter, 3, 20),
+            made(name(9, 100, 0), Fate::Delay, 8, 50),
+            made(name(9, 100, 0), Fate::DelayBy, 2, 50),
+            made(name(9, 130, 0), Fate::Loss, 8, 60),
+            made(name(9, 130, 1), Fate::Loss, 8, 300),
+        ];
+        let met = Met::by(&failing);
+        assert_eq!(met.0.len(), 3, "it met a delay and two losses");
+        // Without an operation its bytes are missing, and the rest is sent at about the same times.
+        let without =
+            [(20, 48), (60, 61), (90, 70)].map(|(offset, at)| made(name(9, offset, 0), Fate::Loss, 0, at));
+        let log = met.moved_to(Log::new(0, 1), &without);
+        let expected = [
+            (name(9, 20, 0), Fate::Delay, 8),
+            (name(9, 20, 0), Fate::DelayBy, 2),
+            (name(9, 60, 0), Fate::Loss, 8),
+            (name(9, 60, 1), Fate::Loss, 8),
+        ];
+        let expected =
+            expected.map(|(packet, fate, value)| (packet.choice(fate), Override { bound: 9, value }));
+        assert_eq!(log.overrides, BTreeMap::from(expected));
     }
 
     #[test]
