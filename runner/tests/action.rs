@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,6 +10,7 @@ mod kvm;
 mod outcomes;
 mod release;
 
+use crate::common::put_script;
 use bloodhound_config::tree::{self, Node, Source, Value};
 
 const REAL: &str = env!("CARGO_BIN_EXE_bloodhound");
@@ -132,16 +132,13 @@ impl Fake {
     }
 
     fn binary(&self, script: &str) {
-        let path = self.dir.join("bin/bloodhound");
-        fs::write(&path, script).expect("a file");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        put_script(&self.dir.join("bin/bloodhound"), script);
     }
 
     /// A program in the PATH of the steps.
     fn program(&self, name: &str, script: &str) {
         let path = self.dir.join("bin").join(name);
-        fs::write(&path, format!("#!/usr/bin/env bash\nset -eu\n{script}\n")).expect("a file");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        put_script(&path, &format!("#!/usr/bin/env bash\nset -eu\n{script}\n"));
     }
 
     /// A `sudo` that keeps what it was asked for, a line for each call, and then does `script` with $1 as the program.

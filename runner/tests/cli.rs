@@ -1,7 +1,6 @@
 //! The command as users start it: exit codes, streams and formats of what needs no simulation.
 
 use std::io::Write;
-
 use std::process::{Command, Output, Stdio};
 
 use crate::common::scratch;

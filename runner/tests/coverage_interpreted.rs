@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::common::{Ran, finish, have, put, run_in, stack};
 
@@ -21,6 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from lib.store import Store
 
 STORE = Store()
+
 
 class Handler(BaseHTTPRequestHandler):
     """Answers requests."""
@@ -58,6 +60,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *args):  # pragma: no cover
         print(*args)
 
+
 def ask(port, method, path):
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}{path}",
@@ -69,12 +72,14 @@ def ask(port, method, path):
     except urllib.error.HTTPError as error:
         return error.code
 
+
 def never(
     argument
 ):
     text = """several
     lines"""
     return text + argument
+
 
 server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -178,10 +183,13 @@ fn natively(dir: &Path) -> BTreeMap<String, BTreeMap<u32, bool>> {
 }
 
 fn has_coverage_py() -> bool {
-    let scratch = crate::common::scratch("coverage-interpreted-asked");
-    let mut command = Command::new(PYTHON3);
-    command.current_dir(scratch).args(["-c", "import coverage; coverage.__version__"]);
-    command.output().is_ok_and(|output| output.status.success())
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let scratch = crate::common::scratch("coverage-interpreted-asked");
+        let mut command = Command::new(PYTHON3);
+        command.current_dir(scratch).args(["-c", "import coverage; coverage.__version__"]);
+        command.output().is_ok_and(|output| output.status.success())
+    })
 }
 
 #[test]

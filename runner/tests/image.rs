@@ -6,10 +6,10 @@ mod common;
 #[path = "../../images/tests/common/server.rs"]
 mod server;
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use crate::common::put_script;
 use bloodhound_images::Digest;
 use common::{Blobs, Scratch, Tar, docker_archive, gzip};
 use server::{Reply, Server};
@@ -164,8 +164,8 @@ fn programs_are_asked_for_credentials() {
     let reference = format!("{}/app:1", server.host());
     let args = ["pull", "--insecure-registry", &server.host(), &reference];
     let helper = |script: &str| {
-        let path = scratch.write("bin/docker-credential-test", format!("#!/bin/sh\n{script}\n").as_bytes());
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        std::fs::create_dir_all(scratch.path("bin")).expect("a directory");
+        put_script(&scratch.path("bin/docker-credential-test"), &format!("#!/bin/sh\n{script}\n"));
     };
     let pull = |key: &str, code: i32| {
         scratch.write("home/.docker/config.json", key.as_bytes());

@@ -1,7 +1,7 @@
 //! The tests of the command, in one program: sixty programs would be sixty times the common part to compile and to link. Each module is
 //! about one part of what users see: `cargo test --release -p bloodhound --test command servers::` runs those of one.
 //!
-//! Tests of different modules run side by side. A directory that a test makes has a name of its own ([`common::scratch`]).
+//! Tests of different modules run side by side (`processors.rs` is a program of its own, as it asserts which processors are free). A directory that a test makes has a name of its own ([`common::scratch`]).
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // what is tested are processes of this host
 
 mod common;
@@ -24,7 +24,6 @@ mod containers;
 mod corpus;
 mod coverage;
 mod coverage_agreement;
-mod coverage_hostile;
 mod coverage_interpreted;
 mod databases;
 mod disk_faults;
@@ -34,6 +33,7 @@ mod explore;
 mod fuzz;
 mod guidance;
 mod hostile;
+mod hostile_coverage;
 mod image;
 mod images;
 mod init;
@@ -47,7 +47,6 @@ mod plans;
 mod platforms;
 mod power;
 mod process_faults;
-mod processors;
 mod programs;
 mod rare_faults;
 mod record;

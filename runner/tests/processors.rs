@@ -1,4 +1,5 @@
 //! On which processors tracers and their stubs run, as /proc shows it while programs wait.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // what is tested are processes of this host
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -77,7 +77,7 @@ fn two_pauses_are_left_of_many_faults() {
     let three = bloodhound(&dir, &["shrink", &path, "--jobs", "3", "--runs", "400"]);
     assert_eq!(String::from_utf8_lossy(&three.stdout), out, "the number of workers shows");
     // It cannot be made smaller, and is one of its own: its directory is that of a finding.
-    let again = bloodhound(&dir, &["shrink", &shrunk, "--out", "again", "--format", "json"]);
+    let again = bloodhound(&dir, &["shrink", &shrunk, "--runs", "400", "--out", "again", "--format", "json"]);
     assert_eq!(code(&again), 1, "{}", text(&again));
     assert_eq!(json(&again)["faults"].as_array().map(Vec::len), Some(left_with_ends(&told)));
     replays(&dir, "again");
@@ -176,7 +176,7 @@ fn written_faults_are_left_out_as_well() {
     let result = bloodhound(&dir, &args);
     assert_eq!(code(&result), 1, "{}", text(&result));
     let finding = json(&result)["findings"][0]["replay"].as_str().expect("a directory").to_owned();
-    let shrunk = bloodhound(&dir, &["shrink", &finding]);
+    let shrunk = bloodhound(&dir, &["shrink", &finding, "--runs", "400"]);
     assert_eq!(code(&shrunk), 1, "{}", text(&shrunk));
     let told = story(&dir.join(&finding));
     assert_eq!(faults(&told).len(), 2, "{told}");

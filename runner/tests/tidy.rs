@@ -209,17 +209,22 @@ fn has_word(text: &str, word: &str) -> bool {
 }
 
 #[test]
-fn every_file_of_tests_is_part_of_the_program() {
-    let main = std::fs::read_to_string(repository().join("runner/tests/main.rs")).expect("the program");
+fn every_file_of_tests_is_compiled() {
+    let text = |path: &str| std::fs::read_to_string(repository().join(path)).expect(path);
+    let (main, package) = (text("runner/tests/main.rs"), text("runner/Cargo.toml"));
     let files = sources("runner/tests", ".rs");
     let names =
         files.iter().filter_map(|source| source.path.strip_prefix("runner/tests/")?.strip_suffix(".rs"));
     let of_program = names.filter(|name| !name.contains('/') && *name != "main");
     let wrong: Vec<String> = of_program
         .filter(|name| !main.lines().any(|line| line == format!("mod {name};")))
+        .filter(|name| !package.contains(&format!("path = \"tests/{name}.rs\"")))
         .map(|name| format!("runner/tests/{name}.rs"))
         .collect();
-    none(&wrong, "a file that runner/tests/main.rs has no `mod` for is never compiled");
+    none(
+        &wrong,
+        "a file that is neither a module of runner/tests/main.rs nor a test of runner/Cargo.toml is never compiled",
+    );
 }
 
 #[test]

@@ -175,7 +175,7 @@ pub fn cut(outcome: &Outcome, at: SimTime) -> Log {
     log
 }
 
-/// The run in which all choices about these concerns are plain but for those that it made: the same run, by another log.
+/// The run in which all choices about these concerns are plain but for those that it made: the same run but for draws that had no effect, by another log.
 pub fn explicit(ran: &Ran, concerns: &[Concern]) -> Log {
     let mut log = (*ran.outcome.decisions).clone();
     for concern in concerns.iter().filter(|concern| !ran.outcome.decisions.plain.contains(concern)) {

@@ -51,7 +51,7 @@ impl Name {
         Name { transmission: 0, ..self }
     }
 
-    /// How far a connection is from that of another packet: the same one, one between the same nodes of which one end is the same, or another one.
+    /// How far a packet is from another one of the same kind between the same nodes: 0 on the same connection, 1 on one of which one port is the same. `None` for all others.
     fn distance(self, of: Name) -> Option<u8> {
         let same_nodes = (self.src.ip(), self.dst.ip(), self.kind) == (of.src.ip(), of.dst.ip(), of.kind);
         let ends = u8::from(self.src.port() == of.src.port()) + u8::from(self.dst.port() == of.dst.port());
@@ -94,9 +94,10 @@ impl Met {
 
     /// The log with all mishaps at packets of another run, each at the one whose time is next to that of its own. Those without such a packet are left out.
     fn moved_to(&self, mut log: Log, made: &[Made]) -> Log {
-        let mut sent: BTreeMap<Name, u64> = BTreeMap::new();
-        for (made, name, _) in packets(made) {
-            sent.entry(name).or_insert(made.at);
+        // A packet may meet only what is asked of it: not after the faults, for example.
+        let mut sent: BTreeMap<(Fate, Name), u64> = BTreeMap::new();
+        for (made, name, fate) in packets(made) {
+            sent.entry((fate, name)).or_insert(made.at);
         }
         let (mut taken, mut moved) = (BTreeSet::new(), BTreeMap::<Name, Name>::new());
         for Mishap { at, packet, choices } in &self.0 {
@@ -104,9 +105,11 @@ impl Met {
             let first = moved.get(&packet.first()).filter(|_| packet.transmission > 0);
             let again = first.map(|to| Name { transmission: packet.transmission, ..*to });
             let nearest = || {
-                let free = sent.iter().filter(|(other, _)| !taken.contains(*other));
-                let near = free
-                    .filter_map(|(other, time)| Some((time.abs_diff(*at), other.distance(*packet)?, *other)));
+                let (first, _) = choices.first()?;
+                let asked = sent.iter().filter(|((fate, other), _)| fate == first && !taken.contains(other));
+                let near = asked.filter_map(|((_, other), time)| {
+                    Some((time.abs_diff(*at), other.distance(*packet)?, *other))
+                });
                 near.min().map(|(.., other)| other)
             };
             let Some(to) = again.or_else(nearest) else { continue };
@@ -169,18 +172,29 @@ impl Search<'_> {
                 case::without(&base, elements, &kept)
             };
             let logs: Vec<Log> = round.iter().map(less).collect();
-            let rans = self.round(logs.clone())?;
+            let rans = self.round(&logs)?;
             self.runs += rans.len() as u32;
             let plain = rans.iter().position(|ran| self.target.violated(&ran.outcome).is_some());
-            if let Some(log) = plain.and_then(|place| logs.get(place)) {
-                return self.look(log.clone());
-            }
-            let moved = logs.into_iter().zip(&rans).map(|(log, ran)| met.moved_to(log, &ran.made)).collect();
-            if let Some(found) = self.first_of(moved)? {
-                return self.look(found);
+            let moved = logs.iter().zip(&rans).map(|(log, ran)| met.moved_to(log.clone(), &ran.made));
+            let found = match plain.and_then(|place| logs.get(place)) {
+                Some(log) => Some(log.clone()),
+                None => self.first_of(moved.collect())?,
+            };
+            if let Some(found) = found {
+                return self.look_for_fewer(found, elements.len());
             }
         }
         Ok(false)
+    }
+
+    /// Looks at the run of a log, if it fails with fewer operations: without what packets met clients may do more in the same time.
+    fn look_for_fewer(&mut self, log: Log, than: usize) -> Result<bool, Failure> {
+        let before = self.ran.clone();
+        let fewer = self.look(log)? && case::operations_out(&self.ran).len() < than;
+        if !fewer {
+            self.ran = before;
+        }
+        Ok(fewer)
     }
 }
 
@@ -220,8 +234,9 @@ mod tests {
         let met = Met::by(&failing);
         assert_eq!(met.0.len(), 3, "it met a delay and two losses");
         // Without an operation its bytes are missing, and the rest is sent at about the same times.
-        let without =
-            [(20, 48), (60, 61), (90, 70)].map(|(offset, at)| made(name(9, offset, 0), Fate::Loss, 0, at));
+        let without = [(20, 48), (60, 61), (90, 70)]
+            .map(|(offset, at)| [Fate::Loss, Fate::Delay].map(|fate| made(name(9, offset, 0), fate, 0, at)));
+        let without = without.concat();
         let log = met.moved_to(Log::new(0, 1), &without);
         let expected = [
             (name(9, 20, 0), Fate::Delay, 8),

@@ -114,15 +114,23 @@ impl Order<'_> {
         }
         let ran = pool.look(log.clone(), SimTime::MAX)?;
         finding::as_recorded(&ran.outcome, record, "shrink")?;
+        let took = begun.elapsed();
         // Where time is limited the search is made on the faster platform, if the run is the same one there. The last runs are made on the chosen one.
-        if let Some(faster) = deadline.and_then(|_| platform::faster(&self.chosen)) {
-            let there = pool_on(faster)?;
-            let again = there.look(log.clone(), SimTime::MAX);
-            if again.is_ok_and(|again| again.outcome.digest == ran.outcome.digest) {
-                pool = there;
+        let worth = deadline.is_some_and(|deadline| Instant::now() + took * AFTER < deadline);
+        if let Some(faster) = platform::faster(&self.chosen).filter(|_| worth)
+            && let Ok(there) = pool_on(faster)
+            && let Ok(again) = there.look(log.clone(), SimTime::MAX)
+            && again.outcome.digest == ran.outcome.digest
+        {
+            if self.says {
+                output::eprint(&format!(
+                    "bloodhound: the search is made on {}, which is faster here\n",
+                    faster.name
+                ));
             }
+            pool = there;
         }
-        let end = deadline.map(|deadline| ends(deadline, begun.elapsed()));
+        let end = deadline.map(|deadline| ends(deadline, took));
         let original = ran.clone();
         let mut search = Search::new(&pool, target.clone(), (ran, self.says), runs);
         search.time = end.map(|end| (begun, end));

@@ -103,11 +103,13 @@ impl Search<'_> {
         let switches = explicit.switches.as_ref().filter(|_| of_scheduler).map_or(0, Vec::len);
         let count = all.len() + switches;
         let before = self.runs;
+        let first = self.dimensions.iter().find(|known| known.name == name).map(|known| known.before);
         if self.left() < 3 || !self.look(explicit)? {
             return Ok(());
         }
         self.blocks(name, all, most.saturating_sub(self.runs - before))?;
-        self.dimensions.iter_mut().filter(|dimension| dimension.name == name).for_each(|d| d.before = count);
+        let known = self.dimensions.iter_mut().find(|known| known.name == name);
+        known.into_iter().for_each(|known| known.before = first.unwrap_or(count));
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //!
 //! Most of a run is behind what matters, so once most faults are out runs are cut short: a candidate that has not failed a little later than the best one did
 //! counts as passing. What is left in the end is run to its end. Neighbours: `plain`, the dimensions in which choices become plain; `luck`, which
-//! draws choices anew.
+//! draws choices anew; `moved`, which leaves out operations with what packets met moved.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,9 +118,9 @@ impl<'a> Search<'a> {
         self.whole = false;
         self.cut(true)?;
         self.plainest()?;
+        self.share(OPERATIONS);
         // Which mishaps of packets matter: with few of them operations are left out more easily.
         self.surprises("network", &[Concern::Network], self.left() / 3)?;
-        self.share(OPERATIONS);
         self.concerned()?;
         self.moved_operations()?;
         // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
@@ -336,27 +336,23 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Runs these logs; fewer if the time is over.
-    pub(super) fn round(&mut self, logs: Vec<Log>) -> Result<Vec<Ran>, Failure> {
-        let asked = logs.len();
-        let rans = self.pool.round(logs, self.until())?;
-        self.late |= rans.len() < asked;
+    /// Runs these logs; fewer if the time is over. Those that fail may be looked at next.
+    pub(super) fn round(&mut self, logs: &[Log]) -> Result<Vec<Ran>, Failure> {
+        let rans = self.pool.round(logs.to_vec(), self.until())?;
+        self.late |= rans.len() < logs.len();
+        for (log, ran) in logs.iter().zip(&rans) {
+            if self.target.violated(&ran.outcome).is_some() {
+                self.failed.insert(0, (log.clone(), ran.clone()));
+            }
+        }
+        self.failed.truncate(REMEMBERED);
         Ok(rans)
     }
 
     /// Whether each of these logs fails in the same way; fewer answers if the time is over.
     pub(super) fn judge(&mut self, logs: Vec<Log>) -> Result<Vec<bool>, Failure> {
-        let rans = self.round(logs.clone())?;
-        let mut answers = Vec::new();
-        for (log, ran) in logs.into_iter().zip(rans) {
-            let failed = self.target.violated(&ran.outcome).is_some();
-            answers.push(failed);
-            if failed {
-                self.failed.insert(0, (log, ran));
-            }
-        }
-        self.failed.truncate(REMEMBERED);
-        Ok(answers)
+        let rans = self.round(&logs)?;
+        Ok(rans.iter().map(|ran| self.target.violated(&ran.outcome).is_some()).collect())
     }
 
     /// Looks at the run of a log: if it fails, it is from now on the run that is made smaller. One that has failed before need not be run again; any other

@@ -113,6 +113,7 @@ pub struct Stack(pub PathBuf);
 
 impl Stack {
     /// Empty, but for a configuration that asks for little.
+    #[track_caller]
     pub fn new(name: &str) -> Stack {
         let dir = scratch(&format!("images-{name}"));
         let stack = Stack(dir);

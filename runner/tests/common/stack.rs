@@ -61,6 +61,15 @@ pub fn put(dir: &Path, file: &str, text: &str) {
     std::fs::write(path, text).expect("a file of the test");
 }
 
+/// Writes a script that can be executed natively at once. A process of its own writes it: of a file that this process had open for writing, a child that another test
+/// starts meanwhile has the description too, and execve(2) says "ETXTBSY: The specified executable was open for writing by one or more processes".
+pub fn put_script(path: &Path, text: &str) {
+    let mut cat = Command::new("/bin/sh");
+    cat.args(["-c", r#"cat > "$1" && chmod 755 "$1""#, "sh"]).arg(path);
+    let ran = finish(&mut cat, text.as_bytes());
+    assert_eq!(ran.code, Some(0), "{}: {}", path.display(), ran.stderr);
+}
+
 /// The commands that run services, on a platform.
 const RUNNING: [&str; 7] = ["test", "explore", "run", "replay", "shrink", "causes", "verify"];
 

@@ -20,7 +20,7 @@ fn compile(dir: &Path, arguments: &str) {
 /// A directory with the sources of the test.
 fn sources(name: &str) -> PathBuf {
     let dir = scratch(&format!("coverage-hostile-{name}"));
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/coverage_hostile");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hostile_coverage");
     for entry in std::fs::read_dir(data).expect("the sources") {
         let from = entry.expect("an entry").path();
         std::fs::copy(&from, dir.join(from.file_name().expect("a name"))).expect("a copy");
@@ -244,7 +244,7 @@ fn damaged_programs_run_as_without_points() {
             }
         }
     });
-    say(&format!("coverage_hostile: {} damaged programs", all.len()));
+    say(&format!("hostile_coverage: {} damaged programs", all.len()));
     let wrong = wrong.into_inner().expect("no panic");
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n\n"));
     assert!(all.len() > 100);
@@ -361,7 +361,7 @@ fn a_huge_program_runs_as_without_points() {
             "blocks" => {
                 assert!(reached > 1000 && all > functions as u64 * 100, "{reached} of {all}");
                 say(&format!(
-                    "coverage_hostile: {all} blocks of a program of 200 MB, {peak} MB, {platform:?}"
+                    "hostile_coverage: {all} blocks of a program of 200 MB, {peak} MB, {platform:?}"
                 ));
             }
             _ => assert_eq!(all, 0, "it has no lines"),
