@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use bloodhound_decisions::{Choice, Concern, Fate, Log, Made, Override, PacketKind, Part, Site};
+use bloodhound_decisions::{Choice, Concern, Fate, Log, Made, Override, PacketKind, Part, Place, Site};
 
 use super::case::{self, Element};
 use super::luck::FEW_OPERATIONS;
@@ -24,11 +24,7 @@ struct Name {
     src: SocketAddr,
     dst: SocketAddr,
     kind: PacketKind,
-    life: u32,
-    port_use: u32,
-    offset: u32,
-    ack: u32,
-    transmission: u32,
+    place: Place,
 }
 
 impl Name {
@@ -37,18 +33,17 @@ impl Name {
         let Site::Packet { src, dst, kind, life, port_use, offset, ack, transmission, fate } = *site else {
             return None;
         };
-        Some((Name { src, dst, kind, life, port_use, offset, ack, transmission }, fate))
+        let place = Place { life, port_use, offset, ack, transmission };
+        Some((Name { src, dst, kind, place }, fate))
     }
 
     fn choice(self, fate: Fate) -> Choice {
-        let Name { src, dst, kind, life, port_use, offset, ack, transmission } = self;
-        let site = Site::Packet { src, dst, kind, life, port_use, offset, ack, transmission, fate };
-        Choice { part: Part::Run, site }
+        Choice { part: Part::Run, site: Site::packet(self.src, self.dst, self.kind, self.place, fate) }
     }
 
-    /// The packet as it was sent first.
-    fn first(self) -> Name {
-        Name { transmission: 0, ..self }
+    /// The packet as it was sent first, or again so often.
+    fn sent_again(self, transmission: u32) -> Name {
+        Name { place: Place { transmission, ..self.place }, ..self }
     }
 
     /// How far a packet is from another one of the same kind between the same nodes: 0 on the same connection, 1 on one of which one port is the same. `None` for all others.
@@ -102,8 +97,9 @@ impl Met {
         let (mut taken, mut moved) = (BTreeSet::new(), BTreeMap::<Name, Name>::new());
         for Mishap { at, packet, choices } in &self.0 {
             // What is sent again is sent only because of what became of it when it was sent first.
-            let first = moved.get(&packet.first()).filter(|_| packet.transmission > 0);
-            let again = first.map(|to| Name { transmission: packet.transmission, ..*to });
+            let transmission = packet.place.transmission;
+            let first = moved.get(&packet.sent_again(0)).filter(|_| transmission > 0);
+            let again = first.map(|to| to.sent_again(transmission));
             let nearest = || {
                 let (first, _) = choices.first()?;
                 let asked = sent.iter().filter(|((fate, other), _)| fate == first && !taken.contains(other));
@@ -114,7 +110,7 @@ impl Met {
             };
             let Some(to) = again.or_else(nearest) else { continue };
             taken.insert(to);
-            moved.entry(packet.first()).or_insert(to);
+            moved.entry(packet.sent_again(0)).or_insert(to);
             log.overrides.extend(choices.iter().map(|(fate, value)| (to.choice(*fate), *value)));
         }
         log
@@ -204,7 +200,7 @@ mod tests {
 
     fn name(port: u16, offset: u32, transmission: u32) -> Name {
         let (src, dst) = (SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 80)));
-        Name { src, dst, kind: PacketKind::Data, life: 0, port_use: 0, offset, ack: 0, transmission }
+        Name { src, dst, kind: PacketKind::Data, place: Place { offset, transmission, ..Place::default() } }
     }
 
     #[test]

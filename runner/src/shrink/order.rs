@@ -117,7 +117,8 @@ impl Order<'_> {
         let took = begun.elapsed();
         // Where time is limited the search is made on the faster platform, if the run is the same one there. The last runs are made on the chosen one.
         let worth = deadline.is_some_and(|deadline| Instant::now() + took * AFTER < deadline);
-        if let Some(faster) = platform::faster(&self.chosen).filter(|_| worth)
+        if worth
+            && let Some(faster) = platform::faster(&self.chosen)
             && let Ok(there) = pool_on(faster)
             && let Ok(again) = there.look(log.clone(), SimTime::MAX)
             && again.outcome.digest == ran.outcome.digest
