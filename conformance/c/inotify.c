@@ -7,6 +7,7 @@
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -320,6 +321,17 @@ static void reading(void)
 	CHECK(((struct inotify_event *)room)->len == 32);
 	REQUIRE(unlink("a") == 0 && unlink("seventeen-letters") == 0);
 	CHECK_TOLD(fd, "1:DELETE(a) 1:DELETE(seventeen-letters)");
+	/* Each buffer of a vector is a read of its own, the first one also if it is empty. */
+	struct iovec vectors[] = { { room, 0 }, { room, 32 }, { room + 32, 47 } };
+	CHECK_ERRNO(readv(fd, vectors, 3), EAGAIN);
+	make("a", ""), make("b", "");
+	CHECK_ERRNO(readv(fd, vectors, 3), EINVAL);
+	CHECK_EQ(readv(fd, vectors + 1, 2), 64);
+	CHECK(strcmp(((struct inotify_event *)(room + 32))->name, "b") == 0);
+	REQUIRE(unlink("a") == 0 && unlink("b") == 0);
+	vectors[1].iov_len = 33;
+	CHECK_EQ(readv(fd, vectors + 1, 2), 32);
+	CHECK_TOLD(fd, "1:DELETE(b)");
 	close(ready);
 	close(fd);
 }

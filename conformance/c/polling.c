@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -191,6 +192,47 @@ static void nested_signals(void)
 	CHECK_EQ(poll(&p, 1, 0), 0);
 	CHECK_EQ(ready(outer), 0);
 	close(fd), close(inner), close(outer), close(late);
+	REQUIRE(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
+}
+
+/* "epoll_wait(2) returns events only for signals sent to the process that used epoll_ctl(2)" (signalfd(2)): a signal of another process
+ * makes no event, one of that process makes another one look, and it is told of its own. */
+static void inherited_signals(void)
+{
+	sigset_t set;
+	sigemptyset(&set), sigaddset(&set, SIGUSR1), sigaddset(&set, SIGUSR2);
+	REQUIRE(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	sigdelset(&set, SIGUSR1);
+	int fd = signalfd(-1, &set, SFD_NONBLOCK), ep = epoll_create1(0), edges = epoll_create1(0);
+	REQUIRE(ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN, 1) == 0 && ctl(edges, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, 2) == 0);
+	int status = -1;
+	pid_t parent = getpid(), child = fork();
+	if (child == 0) {
+		struct pollfd p = { fd, POLLIN, 0 };
+		REQUIRE(kill(getpid(), SIGUSR2) == 0);
+		REQUIRE(poll(&p, 1, 0) == 1 && ready(ep) == 0 && ready(edges) == 0);
+		/* A watch of its own tells of it. */
+		int own = epoll_create1(0);
+		REQUIRE(ctl(own, EPOLL_CTL_ADD, fd, EPOLLIN, 3) == 0 && ready(own) == 1);
+		/* Whatever signal the other one is sent. */
+		REQUIRE(kill(parent, SIGUSR1) == 0 && ready(ep) == 1 && ready(edges) == 1 && ready(edges) == 0);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	CHECK_EQ(status, 0);
+	/* The other way round: what the child found is forgotten where it is not so. */
+	CHECK_EQ(ready(ep), 0);
+	REQUIRE(kill(getpid(), SIGUSR2) == 0);
+	CHECK_EQ(ready(ep), 1);
+	/* An edge for each signal, also for one that the signalfd does not show, while another waits. */
+	CHECK_EQ(ready(edges), 1);
+	CHECK_EQ(ready(edges), 0);
+	sigaddset(&set, SIGUSR1);
+	REQUIRE(sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 }) == SIGUSR1 && kill(getpid(), SIGUSR1) == 0);
+	CHECK_EQ(ready(edges), 1);
+	for (int i = 0; i < 2; i++)
+		REQUIRE(sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 }) > 0);
+	close(fd), close(ep), close(edges);
 	REQUIRE(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
 }
 
@@ -414,6 +456,20 @@ static void eventfds(void)
 	CHECK(read(fd, &n, 8) == 8 && n == 1);
 	CHECK_ERRNO(read(fd, &n, 8), EAGAIN);
 	close(fd);
+	/* Each buffer of a vector is a write of its own, the first one also if it is empty. */
+	uint64_t two[2] = { 3, 5 };
+	struct iovec both[] = { { &two[0], 8 }, { &two[1], 0 }, { &two[1], 8 } }, second[] = { { &two[0], 0 }, { &two[1], 8 } };
+	struct iovec halves[] = { { &two[0], 4 }, { (char *)&two[0] + 4, 4 } }, part[] = { { &two[0], 8 }, { &two[1], 4 } };
+	fd = eventfd(0, EFD_NONBLOCK);
+	CHECK_EQ(writev(fd, both, 3), 16);
+	CHECK(read(fd, &n, 8) == 8 && n == 8);
+	CHECK_ERRNO(writev(fd, second, 2), EINVAL);
+	CHECK_ERRNO(writev(fd, halves, 2), EINVAL);
+	CHECK_EQ(writev(fd, part, 2), 8);
+	two[1] = UINT64_MAX - 2;
+	CHECK_EQ(writev(fd, both, 3), 8);
+	CHECK(read(fd, &n, 8) == 8 && n == 6);
+	close(fd);
 	CHECK_ERRNO(eventfd(0, 77), EINVAL);
 	/* A blocked reader is woken. */
 	fd = eventfd(0, 0);
@@ -476,6 +532,7 @@ int main(void)
 	levels_and_edges();
 	nesting();
 	nested_signals();
+	inherited_signals();
 	deep_nesting();
 	exclusive();
 	half_closed();

@@ -343,6 +343,12 @@ static void sockets(void)
 	CHECK_EQ(splice(p[0], NULL, s[0], NULL, 100, 0), 5);
 	CHECK_EQ(read(s[1], room, 100), 5);
 	CHECK(memcmp(room, "ontwo", 5) == 0);
+	/* Of at most 16 buffers each. */
+	REQUIRE(fcntl(p[1], F_SETPIPE_SZ, 1 << 20) == 1 << 20 && write(p[1], room, 70000) == 70000);
+	CHECK_EQ(splice(p[0], NULL, s[0], NULL, 69000, 0), 69000);
+	CHECK_EQ(read(s[1], room, sizeof room), 65536);
+	CHECK_EQ(read(s[1], room, sizeof room), 69000 - 65536);
+	CHECK_EQ(held(p[0]), 1000);
 	close(s[0]), close(s[1]), drop(p);
 	/* A proxy: much data through a pipe between TCP sockets. */
 	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };

@@ -67,9 +67,11 @@ const RULES: &[Rule] = &[
     // Whatever the descriptor's number was before, nothing else takes 8 bytes of more and adds them.
     ((6, 8), |d| {
         let eventfd = d.ops.iter().any(|op| op.contains(" eventfd2 "));
-        d.is(&["write", "writev"])
-            && d.native == "-22"
-            && ["8", "-14", "-11"].contains(&d.simulated)
+        let number = |value: &str| value.parse::<i64>().unwrap_or(0);
+        // Of a vector, one that is longer may come after others.
+        let more = number(d.native) >= 8 && number(d.simulated) == number(d.native) + 8;
+        d.is(&["write", "writev", "pwritev2"])
+            && (d.native == "-22" && ["8", "-14", "-11"].contains(&d.simulated) || more)
             && eventfd
     }),
     // 6.7: MADV_REMOVE asks whether a mapping may become writable, where it asked whether it is.

@@ -72,6 +72,15 @@ impl Buffers {
         self.len == 0
     }
 
+    /// The bytes that file operations which know no vectors are given next, after `done` bytes (`do_loop_readv_writev`): what is left
+    /// of a buffer. The first buffer counts even if it is empty, later ones that are empty are passed over.
+    pub(crate) fn next_vector(&self, done: u64) -> u64 {
+        match (done, self.iovs.first()) {
+            (0, Some(first)) => first.len,
+            _ => self.pieces(done, self.len - done).next().map_or(0, |(_, len)| len),
+        }
+    }
+
     /// Whether all addresses are multiples of one number, and all lengths of another.
     pub(crate) fn is_aligned(&self, address: u64, length: u64) -> bool {
         self.pieces(0, self.len).all(|(base, len)| base.is_multiple_of(address) && len.is_multiple_of(length))
@@ -111,6 +120,14 @@ impl Source {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// As [`Buffers::next_vector`].
+    pub(crate) fn next_vector(&self, done: u64) -> u64 {
+        match self {
+            Source::User(buffers) => buffers.next_vector(done),
+            Source::Kernel(bytes) => bytes.len() as u64 - done,
+        }
     }
 }
 

@@ -33,6 +33,10 @@ struct Item {
     data: u64,
     queued: bool,
     object: Object,
+    /// Of a watch of a signalfd: the process whose signals queue it, by its signal actions. "epoll_ctl(2) was used to add the
+    /// signalfd file descriptor; thereafter epoll_wait(2) returns events only for signals sent to the process that used epoll_ctl(2)"
+    /// (signalfd(2)): the watch hangs at the wait queue of that process (`sighand->signalfd_wqh`), a fork(2) notwithstanding.
+    signals_of: Option<ActionsId>,
 }
 
 /// An epoll instance.
@@ -135,6 +139,11 @@ impl Node {
     /// using EPOLLEXCLUSIVE, one or more of the epoll file descriptors will receive an event with epoll_wait(2)"; the others
     /// all receive it (epoll_ctl(2)).
     pub(crate) fn epoll_mark(&mut self, object: Object, events: u32) {
+        self.epoll_mark_of(object, events, None);
+    }
+
+    /// The same of a signal that was sent to a process with these signal actions: of the watches that such a process has added.
+    pub(crate) fn epoll_mark_of(&mut self, object: Object, events: u32, signals_of: Option<ActionsId>) {
         let Some(watches) = self.epoll_watch.get(&object).cloned() else { return };
         // The end of a connection or a pipe is told to all (wake_up_interruptible_all).
         let all = events & (c::EPOLLHUP | c::EPOLLRDHUP) as u32 != 0;
@@ -142,7 +151,8 @@ impl Node {
         // Exclusive watches are at the end of Linux's list, in the order in which they were made.
         for exclusive in [false, true] {
             for w in &watches {
-                if self.is_exclusive(w) != exclusive || taken {
+                let Some(item) = self.item(w).filter(|item| item.signals_of == signals_of) else { continue };
+                if (item.events & c::EPOLLEXCLUSIVE as u32 != 0) != exclusive || taken {
                     continue;
                 }
                 taken = self.mark(w, events) && exclusive && !all;
@@ -150,9 +160,8 @@ impl Node {
         }
     }
 
-    fn is_exclusive(&self, w: &WatchKey) -> bool {
-        let item = self.epolls.get(w.epoll).and_then(|ep| ep.items.get(&w.key));
-        item.is_some_and(|i| i.events & c::EPOLLEXCLUSIVE as u32 != 0)
+    fn item(&self, w: &WatchKey) -> Option<&Item> {
+        self.epolls.get(w.epoll).and_then(|ep| ep.items.get(&w.key))
     }
 
     /// Queues one watch if it asks for `events`; whether an exclusive one has thereby taken the wake-up: somebody slept in
@@ -220,6 +229,10 @@ impl Node {
         {
             return Err(Errno::ELOOP);
         }
+        let adder = match object {
+            Object::SignalFd(_) => Some(self.process(self.task(caller).pid).actions),
+            _ => None,
+        };
         let epoll = &mut self.epolls[ep];
         if add == epoll.items.contains_key(&key) {
             return Err(if add { Errno::EEXIST } else { Errno::ENOENT });
@@ -231,8 +244,11 @@ impl Node {
         // "EPOLLERR, EPOLLHUP: epoll_wait(2) will always report for this event; it is not necessary to set it in events":
         // the kernel sets them here, so that an empty set still reports them while a spent one-shot watch does not.
         let event = EpollEvent { events: event.events | ALWAYS, ..event };
-        let queued = epoll.items.get(&key).is_some_and(|i| i.queued);
-        epoll.items.insert(key, Item { events: event.events, data: event.data, queued, object });
+        let (queued, signals_of) = match epoll.items.get(&key) {
+            Some(item) => (item.queued, item.signals_of),
+            None => (false, adder),
+        };
+        epoll.items.insert(key, Item { events: event.events, data: event.data, queued, object, signals_of });
         if add {
             self.epoll_watch.get_or_default(object).push(WatchKey { epoll: ep, key });
         }

@@ -3,9 +3,10 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
-use crate::ctx::Ctx;
+use crate::buffers::Source;
+use crate::ctx::{Ctx, err};
 use crate::ids::*;
-use crate::wait::{Object, SysResult, Wait};
+use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait};
 
 /// The counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,21 +51,58 @@ impl Ctx<'_> {
         Ok(value.to_le_bytes().to_vec())
     }
 
-    /// Adds to the counter; blocks at the maximum.
-    pub(crate) fn eventfd_write(&mut self, id: EventId, data: &[u8], nonblock: bool) -> SysResult {
+    /// write(2) and writev(2): each buffer is a write of its own, for eventfd(2) knows no vectors (`do_loop_readv_writev`). `done` bytes
+    /// were written before the call slept.
+    pub(crate) fn eventfd_write(
+        &mut self,
+        id: EventId,
+        from: &Source,
+        mut done: u64,
+        nonblock: bool,
+    ) -> SysResult {
+        loop {
+            let len = from.next_vector(done);
+            match self.eventfd_add(id, from, (done, len), nonblock) {
+                Ok(()) => done += 8,
+                Err(Stop::Errno(_)) if done > 0 => return Ok(done),
+                Err(Stop::Block(mut sleep)) if done > 0 => {
+                    sleep.wait.restart = Restart::Partial(done);
+                    sleep.progress = Progress::Write { source: from.clone(), done };
+                    return Err(Stop::Block(sleep));
+                }
+                Err(stop) => return Err(stop),
+            }
+            if len != 8 || done == from.len() {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Adds to the counter what a buffer of `len` bytes at `at` says; blocks at the maximum.
+    fn eventfd_add(
+        &mut self,
+        id: EventId,
+        from: &Source,
+        (at, len): (u64, u64),
+        nonblock: bool,
+    ) -> SysResult<()> {
+        if len < 8 {
+            return err(Errno::EINVAL);
+        }
+        let data = self.source_bytes(from, at, 8)?;
         let value = data.first_chunk::<8>().map(|b| u64::from_le_bytes(*b)).ok_or(Errno::EINVAL)?;
         if value == u64::MAX {
-            return Err(Errno::EINVAL.into());
+            return err(Errno::EINVAL);
         }
         let e = &mut self.node.events[id];
         if u64::MAX - 1 - e.count < value {
             if nonblock {
-                return Err(Errno::EAGAIN.into());
+                return err(Errno::EAGAIN);
             }
             return Err(Wait::object(Object::Event(id)).into());
         }
         e.count += value;
         self.node.notify_object(Object::Event(id), c::EPOLLIN as u32);
-        Ok(8)
+        Ok(())
     }
 }

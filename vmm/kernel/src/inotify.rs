@@ -10,10 +10,11 @@ use bloodhound_abi::consts as c;
 use bloodhound_vfs::flags::*;
 use bloodhound_vfs::{Happened, Ino, Name};
 
+use crate::buffers::Buffers;
 use crate::ctx::Ctx;
 use crate::ids::*;
 use crate::node::Node;
-use crate::wait::{Object, SysResult, Wait};
+use crate::wait::{Object, Stop, SysResult, Wait};
 
 /// /proc/sys/fs/inotify/max_queued_events.
 pub const MAX_QUEUED: usize = 16384;
@@ -226,9 +227,27 @@ impl Node {
 }
 
 impl Ctx<'_> {
+    /// read(2) and readv(2): each buffer is a read of its own, for inotify(7) knows no vectors (`do_loop_readv_writev`). Where events fill
+    /// a buffer and no more are there, Linux sleeps for those of the next buffer; here the call ends with what there is.
+    pub(crate) fn inotify_read(&mut self, id: InotifyId, to: &Buffers, nonblock: bool) -> SysResult<Vec<u8>> {
+        let mut all = Vec::new();
+        loop {
+            let len = to.next_vector(all.len() as u64) as usize;
+            let read = match self.inotify_events(id, len, nonblock || !all.is_empty()) {
+                Ok(data) => data,
+                Err(Stop::Errno(_)) if !all.is_empty() => return Ok(all),
+                Err(stop) => return Err(stop),
+            };
+            all.extend_from_slice(&read);
+            if read.len() < len || all.len() as u64 == to.len() {
+                return Ok(all);
+            }
+        }
+    }
+
     /// "The read(2) returns as many events as fit": "EINVAL [...] If the buffer given to read(2) is too small to return
     /// information about the next event".
-    pub(crate) fn inotify_read(&mut self, id: InotifyId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
+    fn inotify_events(&mut self, id: InotifyId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
         self.may_have_lost(id);
         let Inotify { queue, overflowed, known, .. } = &mut self.node.inotifies[id];
         let Some(first) = queue.front() else {

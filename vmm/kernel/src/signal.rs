@@ -24,7 +24,7 @@ use crate::ids::*;
 use crate::node::Node;
 use crate::process::{ChildEvent, ExitStatus};
 use crate::task::TaskState;
-use crate::wait::{Blocked, Object, Progress, Restart, Stop, Wait};
+use crate::wait::{Blocked, Object, Progress, Restart, Stop, Wait, WaitOn};
 use crate::watch::{Disposition, Told};
 
 /// ERESTARTSYS and its kind as the kernel keeps them in rax between interruption and delivery (linux/errno.h).
@@ -208,7 +208,7 @@ impl Node {
             return;
         }
         self.process_mut(pid).pending.add(info);
-        self.notify_signalfds(signo);
+        self.notify_signalfds(pid, signo);
         self.set_taker(pid, signo, taker);
         if let Some(tid) = unblocked {
             self.complete_fatal(tid, info);
@@ -233,7 +233,7 @@ impl Node {
             return;
         }
         self.task_mut(tid).pending.add(info);
-        self.notify_signalfds(signo);
+        self.notify_signalfds(pid, signo);
         if !blocked {
             self.complete_fatal(tid, info);
         }
@@ -303,11 +303,16 @@ impl Node {
         }
     }
 
-    fn notify_signalfds(&mut self, signo: u32) {
-        let ids: Vec<_> =
-            self.signalfds.iter().filter(|(_, s)| s.mask & bit(signo) != 0).map(|(i, _)| i).collect();
-        for id in ids {
-            self.notify_object(Object::SignalFd(id), c::EPOLLIN as u32);
+    /// Any signal queues the watches that the process has added to epoll instances (`signalfd_notify` looks at no mask); whether they
+    /// have something to tell is seen when they are harvested.
+    fn notify_signalfds(&mut self, pid: Pid, signo: u32) {
+        let actions = self.process(pid).actions;
+        let all: Vec<_> = self.signalfds.iter().map(|(id, fd)| (id, fd.mask & bit(signo) != 0)).collect();
+        for (id, shown) in all {
+            self.epoll_mark_of(Object::SignalFd(id), c::EPOLLIN as u32, Some(actions));
+            if shown {
+                self.notify(WaitOn::Object(Object::SignalFd(id)));
+            }
         }
     }
 

@@ -77,7 +77,7 @@ impl Ctx<'_> {
                 data.len() as u64
             }
             FileKind::Inotify(id) => {
-                let data = self.inotify_read(id, max, nonblock)?;
+                let data = self.inotify_read(id, to, nonblock)?;
                 self.copy_out(to, 0, &data)?;
                 data.len() as u64
             }
@@ -254,13 +254,7 @@ impl Ctx<'_> {
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => {
                 return self.socket_write(id, from, done);
             }
-            FileKind::Event(event) => {
-                if from.len() < 8 {
-                    return err(Errno::EINVAL);
-                }
-                let data = self.source_bytes(from, 0, 8)?;
-                self.eventfd_write(event, &data, nonblock)?
-            }
+            FileKind::Event(event) => self.eventfd_write(event, from, done, nonblock)?,
             FileKind::Console(stream) => {
                 let bytes = self.source_part(from, CONSOLE_WRITE)?;
                 let (at, pid, n) = (self.node.clock, self.pid, bytes.len() as u64);

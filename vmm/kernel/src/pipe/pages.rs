@@ -9,10 +9,10 @@ use crate::node::Node;
 use crate::wait::Object;
 
 impl Pipe {
-    /// The first bytes, at most `max`.
-    pub(crate) fn peek(&self, max: u64) -> Vec<u8> {
+    /// The first bytes, at most `max` and of at most so many buffers.
+    pub(crate) fn peek(&self, max: u64, buffers: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        for slot in &self.slots {
+        for slot in self.slots.iter().take(buffers) {
             let n = (max - out.len() as u64).min(slot.left() as u64) as usize;
             out.extend_from_slice(&slot.bytes[slot.read..slot.read + n]);
         }

@@ -124,8 +124,9 @@ fn drain_pipe(
     };
     // Devices leave the offset where it is: splice_write_null (drivers/char/mem.c), and what /dev/urandom is given by iter_file_splice_write.
     let stays = matches!(kind, FileKind::Device { .. });
+    let buffers = at_once(&kind);
     while done < len {
-        let data = k.node.pipes[pipe].peek(len - done);
+        let data = k.node.pipes[pipe].peek(len - done, buffers);
         if data.is_empty() {
             if done > 0 || !k.node.pipes[pipe].has_writers() {
                 break;
@@ -159,6 +160,15 @@ fn drain_pipe(
         k.node.tell_file(from, IN_ACCESS);
     }
     Ok(done)
+}
+
+/// How many buffers of a pipe are given to a file by one write: sockets take messages of 16 (`splice_to_socket`, since Linux 6.5; of one
+/// before). Those of the Internet are told that more follows (MSG_MORE), so that all are one datagram.
+fn at_once(kind: &FileKind) -> usize {
+    match kind {
+        FileKind::Unix(_) | FileKind::Netlink(_) => 16,
+        _ => usize::MAX,
+    }
 }
 
 /// Files with `splice_write`.
