@@ -195,6 +195,19 @@ static void nested_signals(void)
 	REQUIRE(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
 }
 
+struct widened {
+	int fd;
+	sigset_t set;
+};
+
+static void *widen(void *to)
+{
+	struct widened *signals = to;
+	nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
+	REQUIRE(signalfd(signals->fd, &signals->set, 0) == signals->fd);
+	return NULL;
+}
+
 /* "epoll_wait(2) returns events only for signals sent to the process that used epoll_ctl(2)" (signalfd(2)): a signal of another process
  * makes no event, one of that process makes another one look, and it is told of its own. */
 static void inherited_signals(void)
@@ -230,9 +243,34 @@ static void inherited_signals(void)
 	sigaddset(&set, SIGUSR1);
 	REQUIRE(sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 }) == SIGUSR1 && kill(getpid(), SIGUSR1) == 0);
 	CHECK_EQ(ready(edges), 1);
-	for (int i = 0; i < 2; i++)
-		REQUIRE(sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 }) > 0);
-	close(fd), close(ep), close(edges);
+	REQUIRE(sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 }) == SIGUSR1);
+	/* Another mask is an edge as well, and wakes who sleeps. */
+	CHECK_EQ(ready(edges), 0);
+	CHECK_EQ(signalfd(fd, &set, 0), fd);
+	CHECK_EQ(ready(edges), 1);
+	REQUIRE(sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 }) == SIGUSR2);
+	pthread_t other;
+	sigset_t less;
+	sigemptyset(&less);
+	REQUIRE(signalfd(fd, &less, 0) == fd && kill(getpid(), SIGUSR2) == 0);
+	struct widened more = { fd, set };
+	REQUIRE(pthread_create(&other, NULL, widen, &more) == 0);
+	struct pollfd sleeper = { fd, POLLIN, 0 };
+	CHECK(poll(&sleeper, 1, 10000) == 1 && sleeper.revents == POLLIN);
+	REQUIRE(pthread_join(other, NULL) == 0);
+	/* The end of who has added a watch queues it a last time. */
+	int last = epoll_create1(0);
+	child = fork();
+	if (child == 0)
+		_exit(ctl(last, EPOLL_CTL_ADD, fd, EPOLLIN, 4));
+	REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+	CHECK_EQ(ready(last), 1);
+	REQUIRE(sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 }) == SIGUSR2);
+	CHECK_EQ(ready(last), 0);
+	REQUIRE(kill(getpid(), SIGUSR2) == 0);
+	CHECK_EQ(ready(last), 0);
+	REQUIRE(sigtimedwait(&set, NULL, &(struct timespec){ 0, 0 }) == SIGUSR2);
+	close(fd), close(ep), close(edges), close(last);
 	REQUIRE(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
 }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Sigaction;
 use bloodhound_vfs::{BaseFs, Ino};
 
@@ -131,6 +132,8 @@ impl Node {
         shared.users -= 1;
         if shared.users == 0 {
             self.actions.remove(process.actions);
+            // What it watched of signals is looked at once more, and hears of no signal any more (signalfd_cleanup).
+            self.wake_signalfds(process.actions, 0, c::EPOLLHUP);
         }
     }
 }

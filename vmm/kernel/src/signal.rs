@@ -303,13 +303,17 @@ impl Node {
         }
     }
 
-    /// Any signal queues the watches that the process has added to epoll instances (`signalfd_notify` looks at no mask); whether they
-    /// have something to tell is seen when they are harvested.
+    /// A signal was sent to a process, of which signalfds tell.
     fn notify_signalfds(&mut self, pid: Pid, signo: u32) {
-        let actions = self.process(pid).actions;
-        let all: Vec<_> = self.signalfds.iter().map(|(id, fd)| (id, fd.mask & bit(signo) != 0)).collect();
+        self.wake_signalfds(self.process(pid).actions, bit(signo), c::EPOLLIN);
+    }
+
+    /// Wakes who waits at a signalfd that shows one of these signals, and queues all watches that processes with these signal actions have
+    /// added to epoll instances: `signalfd_notify` looks at no mask, and whether they have something to tell is seen when they are harvested.
+    pub(crate) fn wake_signalfds(&mut self, actions: ActionsId, signals: u64, events: u64) {
+        let all: Vec<_> = self.signalfds.iter().map(|(id, fd)| (id, fd.mask & signals != 0)).collect();
         for (id, shown) in all {
-            self.epoll_mark_of(Object::SignalFd(id), c::EPOLLIN as u32, Some(actions));
+            self.epoll_mark_of(Object::SignalFd(id), events as u32, Some(actions));
             if shown {
                 self.notify(WaitOn::Object(Object::SignalFd(id)));
             }

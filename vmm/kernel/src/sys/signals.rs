@@ -343,6 +343,9 @@ pub fn signalfd4(k: &mut Ctx<'_>, fd: Fd, mask: Ptr, size: u64, flags: FdFlags) 
     if fd.0 != -1 {
         let FileKind::SignalFd(id) = k.file(fd)?.kind else { return err(Errno::EINVAL) };
         k.node.signalfds[id].mask = mask;
+        // Whoever waits at any of the process's signalfds looks again.
+        let actions = k.process().actions;
+        k.node.wake_signalfds(actions, u64::MAX, c::EPOLLIN);
         return Ok(fd.0 as u64);
     }
     let id = k.node.signalfds.insert(SignalFd { mask });
