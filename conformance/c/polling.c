@@ -208,8 +208,8 @@ static void *widen(void *to)
 	return NULL;
 }
 
-/* "epoll_wait(2) returns events only for signals sent to the process that used epoll_ctl(2)" (signalfd(2)): a signal of another process
- * makes no event, one of that process makes another one look, and it is told of its own. */
+/* "If a process adds (via epoll_ctl(2)) a signalfd file descriptor to an epoll(7) instance, then epoll_wait(2) returns events only for
+ * signals sent to that process" (signalfd(2)). A signal of that process makes another one look as well, and it is told of its own. */
 static void inherited_signals(void)
 {
 	sigset_t set;

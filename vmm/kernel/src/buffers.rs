@@ -76,6 +76,7 @@ impl Buffers {
     /// of a buffer. The first buffer counts even if it is empty, later ones that are empty are passed over.
     pub(crate) fn next_vector(&self, done: u64) -> u64 {
         match (done, self.iovs.first()) {
+            _ if self.kernel => self.len - done,
             (0, Some(first)) => first.len,
             _ => self.pieces(done, self.len - done).next().map_or(0, |(_, len)| len),
         }

@@ -33,9 +33,9 @@ struct Item {
     data: u64,
     queued: bool,
     object: Object,
-    /// Of a watch of a signalfd: the process whose signals queue it, by its signal actions. "epoll_ctl(2) was used to add the
-    /// signalfd file descriptor; thereafter epoll_wait(2) returns events only for signals sent to the process that used epoll_ctl(2)"
-    /// (signalfd(2)): the watch hangs at the wait queue of that process (`sighand->signalfd_wqh`), a fork(2) notwithstanding.
+    /// Of a watch of a signalfd: the process whose signals queue it, by its signal actions. "If a process adds (via epoll_ctl(2)) a
+    /// signalfd file descriptor to an epoll(7) instance, then epoll_wait(2) returns events only for signals sent to that process"
+    /// (signalfd(2)): the watch is at the wait queue of that process (`sighand->signalfd_wqh`), also after fork(2).
     signals_of: Option<ActionsId>,
 }
 
