@@ -62,17 +62,37 @@ fn joined(line: &str) -> Vec<(String, String, String)> {
     all
 }
 
+/// How many bytes a write to an eventfd has written by buffers of 8 bytes before it comes to one that is longer; `None` if it does not.
+fn before_longer(op: &str) -> Option<u64> {
+    let lengths: Vec<u64> = match op.split(' ').nth(2)? {
+        "write" => vec![argument(op, 2).parse().ok()?],
+        "writev" | "pwritev2" => {
+            let vector = op.split_once('[')?.1.split_once(']')?.0;
+            let length = |field: &str| field.strip_prefix("8:")?.parse().ok();
+            vector.split_whitespace().skip(1).step_by(2).map(length).collect::<Option<_>>()?
+        }
+        _ => return None,
+    };
+    let first = *lengths.first()?;
+    let mut later = lengths.into_iter().skip(1).filter(|length| *length > 0);
+    let mut next = first;
+    let mut done = 0;
+    while next == 8 {
+        (done, next) = (done + 8, later.next()?);
+    }
+    (next > 8).then_some(done)
+}
+
 const RULES: &[Rule] = &[
     // 6.8: eventfd(2) takes writes of 8 bytes only, where it took more.
-    // Whatever the descriptor's number was before, nothing else takes 8 bytes of more and adds them.
+    // Of a vector each buffer is a write, and the first that is longer ends it.
     ((6, 8), |d| {
         let eventfd = d.ops.iter().any(|op| op.contains(" eventfd2 "));
-        let number = |value: &str| value.parse::<i64>().unwrap_or(0);
-        // Of a vector, one that is longer may come after others.
-        let more = number(d.native) >= 8 && number(d.simulated) == number(d.native) + 8;
-        d.is(&["write", "writev", "pwritev2"])
-            && (d.native == "-22" && ["8", "-14", "-11"].contains(&d.simulated) || more)
-            && eventfd
+        let Some(done) = d.ops.last().and_then(|op| before_longer(op)) else { return false };
+        match done {
+            0 => eventfd && d.native == "-22" && ["8", "-14", "-11"].contains(&d.simulated),
+            _ => eventfd && d.native == done.to_string() && d.simulated == (done + 8).to_string(),
+        }
     }),
     // 6.7: MADV_REMOVE asks whether a mapping may become writable, where it asked whether it is.
     ((6, 7), |d| d.is(&["madvise"]) && d.argument(2) == "9" && d.simulated == "-13"),
@@ -241,6 +261,20 @@ mod tests {
         let pipe =
             difference(&ops, &["0 0 pipe2 = 0", "1 0 write = -22"], &["0 0 pipe2 = 0", "1 0 write = 8"]);
         assert!(!explain(&pipe, (6, 18)));
+        let vector = |lengths: &str, native: &str, here: &str| {
+            let op = format!("0 . pwritev2 $2 [ {lengths} ] 2 -1 -1 0x0");
+            let answers = [native, here].map(|answer| format!("1 0 pwritev2 = {answer}"));
+            let made = "0 0 eventfd2 = 3";
+            explain(
+                &difference(&["0 2 eventfd2 0 0", &op], &[made, &answers[0]], &[made, &answers[1]]),
+                (6, 18),
+            )
+        };
+        assert!(vector("*%16:0 8:16 *%8:0 8:8", "-22", "8"));
+        assert!(vector("*%8:0 8:8 *%9:0 8:0 *%16:0 8:16", "8", "16"));
+        // These are defects: an empty first buffer, and a second one of 8 bytes.
+        assert!(!vector("*%4095:0 8:0 *%16:0 8:16", "-22", "8"));
+        assert!(!vector("*%8:0 8:8 *%8:0 8:8", "8", "16"));
     }
 
     #[test]
