@@ -26,6 +26,7 @@ mod coverage;
 mod coverage_agreement;
 mod coverage_interpreted;
 mod databases;
+mod deep;
 mod disk_faults;
 mod every_fault;
 mod exhaust;
