@@ -20,15 +20,15 @@ use crate::search::Search;
 /// Version of the directory.
 const FORMAT: u64 = 1;
 /// The file that says what the directory is.
-const ABOUT: &str = "corpus.json";
-const ENTRIES: &str = "entries";
+pub(crate) const ABOUT: &str = "corpus.json";
+pub(crate) const ENTRIES: &str = "entries";
 const SEARCHES: &str = "searches";
 /// Who takes entries out has its lock.
 const LOCK: &str = "lock";
 /// What may lie in a directory that is taken for empty: a file system begins with it.
 const NOTHING: &str = "lost+found";
 /// A file of an entry with more bytes is none.
-const LARGEST: u64 = 16 << 20;
+pub(crate) const LARGEST: u64 = 16 << 20;
 
 /// An entry that is there.
 #[derive(Clone, Debug)]
@@ -106,9 +106,7 @@ impl Corpus {
         files::clean(dir).map_err(|e| Error::host("tidy up", dir, &e))?;
         // What cannot be written later is said now, before anything is run. And before anything else is made, so that
         // whoever opens the directory at the same moment, or finds it after a kill, knows what it is.
-        let about = serde_json::to_vec(&about()).map_err(|e| Error::wrong(e.to_string()))?;
-        files::write_whole(dir, ABOUT, &[&about[..], b"\n"].concat())
-            .map_err(|e| Error::host("write to", dir, &e))?;
+        files::write_whole(dir, ABOUT, about().as_bytes()).map_err(|e| Error::host("write to", dir, &e))?;
         for below in [ENTRIES, SEARCHES] {
             let path = dir.join(below);
             std::fs::create_dir_all(&path).map_err(|e| Error::host("make the directory", &path, &e))?;
@@ -309,12 +307,13 @@ fn marks(kept: &Kept) -> BTreeSet<u64> {
     kept.entry.features.iter().copied().filter(|_| !kept.stale).chain(violated).collect()
 }
 
-fn about() -> Value {
-    json!({"bloodhound": "corpus", "format": FORMAT})
+/// The text of the file that says what the directory is.
+pub fn about() -> String {
+    format!("{}\n", json!({"bloodhound": "corpus", "format": FORMAT}))
 }
 
 /// Whether a directory is a corpus of this version, or an empty one that is to become it.
-fn recognise(dir: &Path) -> Result<(), Error> {
+pub(crate) fn recognise(dir: &Path) -> Result<(), Error> {
     let path = dir.join(ABOUT);
     let Some(bytes) = files::read(&path, LARGEST).map_err(|e| Error::host("read", &path, &e))? else {
         let list = std::fs::read_dir(dir).map_err(|e| Error::host("read", dir, &e))?;
@@ -332,19 +331,25 @@ fn recognise(dir: &Path) -> Result<(), Error> {
         }
         return Ok(());
     };
-    let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    is_of_this_version(&path.display().to_string(), &bytes)
+}
+
+/// Refuses what is not the text of [`about`]: of another version, or of something else. `at` is where it was found.
+///
+/// # Errors
+/// What is wrong, and what to do.
+pub fn is_of_this_version(at: &str, bytes: &[u8]) -> Result<(), Error> {
+    let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
     match value["format"].as_u64().filter(|_| value["bloodhound"] == "corpus") {
         Some(FORMAT) => Ok(()),
         Some(format) if format > FORMAT => Err(Error::wrong(format!(
-            "{} was made by a newer version of Bloodhound: it has format {format}, this one reads {FORMAT}\nhelp: use that version, or \
-             another directory",
-            dir.display()
+            "{at} was made by a newer version of Bloodhound: it has format {format}, this one reads {FORMAT}\nhelp: use that version, or \
+             another corpus"
         ))),
         _ => Err(Error::wrong(format!(
-            "{} is damaged, or is none of a corpus\nhelp: if the directory is a corpus, write {} into this file: each entry is checked \
+            "{at} is damaged, or is none of a corpus\nhelp: if what lies beside it is a corpus, write {} into this file: each entry is checked \
              on its own",
-            path.display(),
-            about()
+            about().trim_end()
         ))),
     }
 }

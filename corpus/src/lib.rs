@@ -8,13 +8,14 @@
 //! Every file is written under a temporary name, brought to the disk and renamed, or is a journal whose records have lengths and checksums. So
 //! what a reader sees is whole, or is recognised as damaged and said to be so by its name; nothing damaged is thrown away.
 //!
-//! Modules: `entry` one run, `corpus` the directory, `cover` which entries are enough, `journal` records, `search` the state of a search, `files`
+//! Modules: `entry` one run, `corpus` the directory, `entry_files` its files for whoever brings them elsewhere, `cover` which entries are enough, `journal` records, `search` the state of a search, `files`
 //! files and locks, `estimate`. This crate knows logs of runs (`bloodhound_decisions::Log`), and neither worlds nor campaigns: what a feature
 //! is, its user says. Neighbours: `runner/src/corpus/`, `runner/src/explore/journal.rs`.
 
 mod corpus;
 mod cover;
 mod entry;
+mod entry_files;
 mod error;
 mod estimate;
 mod files;
@@ -23,6 +24,7 @@ mod search;
 
 pub use corpus::{Added, Corpus, Kept, Note, Trimmed};
 pub use entry::{Entry, Identity};
+pub use entry_files::{EntryFiles, about, is_entry, is_of_this_version};
 pub use error::{Error, ErrorKind};
 pub use estimate::{Estimate, Growth, LEAST_RUNS, Plateau, Told};
 pub use search::Search;

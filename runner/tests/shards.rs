@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::cli::{bloodhound, code, command, json, text};
 use crate::common::{compile, repository, stack};
-use server::{Mode, Proxy, Server};
+use server::{Mode, Proxy, RESULTS, Server};
 
 const COMPOSE: &str = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n  \
     watcher: {<<: *s, command: [/app/watcher]}\n  other: {<<: *s, command: [/bin/sleep, inf]}\n";
@@ -198,6 +198,10 @@ fn shards_that_there_cannot_be_are_refused() {
         (&["--worker", "../w", "--store", "s"], "a name has up to 100"),
         (&["--worker", "w", "--store", "s", "--worker-timeout", "999ms"], "a second at least"),
         (&["--store", "gs://x/y"], "`gs://` is not supported"),
+        (
+            &["--strategy", "dfs", "--corpus", "s3://runs/c", "--resume"],
+            "the journal of a search is in the directory `corpus`",
+        ),
         (&["--worker", "w", "--store", "s", "--min-seeds", "3"], "give it to `bloodhound merge`"),
     ] {
         let refused = bloodhound(&dir, &[&["test"], args].concat());
@@ -338,7 +342,7 @@ fn a_bucket_is_a_store_and_one_that_fails_loses_nothing() {
     let one = alone(&dir);
     merged_is_one(&dir, &one, &["s3://runs/shards"], &server.environment(server.port));
     for (mode, why) in [(Mode::Refuses, "500"), (Mode::Closes, ""), (Mode::Denies, "AccessDenied")] {
-        let proxy = Proxy::start(server.port, mode);
+        let proxy = Proxy::start(server.port, mode, RESULTS);
         let out = dir.join("parts/1");
         std::fs::remove_dir_all(&out).expect("a shard");
         let store = format!("s3://runs/fails-{mode:?}").to_lowercase();
@@ -362,6 +366,111 @@ fn a_bucket_is_a_store_and_one_that_fails_loses_nothing() {
         .output()
         .expect("it runs");
     assert!(code(&nowhere) == 5 && text(&nowhere).contains("NoSuchBucket"), "{}", text(&nowhere));
+}
+
+/// The answer of a campaign with the corpus of a bucket.
+fn with_corpus(dir: &Path, environment: &[(&str, String)], args: &[&str]) -> (i32, serde_json::Value) {
+    let args = [&["test", "--jobs", "1", "--corpus", "s3://runs/corpus", "--format", "json"], args].concat();
+    let mut test = command(dir, &args);
+    let result = test.envs(environment.iter().map(|(k, v)| (*k, v))).output().expect("it runs");
+    (code(&result), json(&result))
+}
+
+#[test]
+fn machines_share_a_corpus_in_a_bucket() {
+    let dir = watched("corpus");
+    let Some(server) = Server::start("a corpus over S3") else { return };
+    let environment = server.environment(server.port);
+    let (code_of_one, one) = with_corpus(&dir, &environment, &["--seeds", SEEDS, "--out", "one"]);
+    let added = one["corpus"]["bucket"]["added"].as_u64().expect("a number");
+    assert!(code_of_one == 1 && added > 1, "{one}");
+    assert_eq!(one["corpus"]["now"]["entries"], added);
+    // Two shards elsewhere: each entry is run by one of them, and `merge` knows of those that fail.
+    let quiet = CONFIG.replace("output: {dir: out}", "output: {dir: out, save_interesting_seeds: false}");
+    crate::common::put(&dir, "quiet.yaml", &quiet);
+    let mut run = 0;
+    for index in ["1", "2"] {
+        let (shard, out) = (format!("{index}/2"), format!("parts/{index}"));
+        let args = [
+            "--config",
+            "quiet.yaml",
+            "--first-seed",
+            "1000",
+            "--seeds",
+            "4",
+            "--shard",
+            &shard,
+            "--out",
+            &out,
+        ];
+        let (_, part) = with_corpus(&dir, &environment, &args);
+        assert_eq!(part["corpus"]["bucket"], serde_json::Value::Null, "{part}");
+        run += part["corpus"]["cases_judged"].as_u64().expect("a number");
+    }
+    assert_eq!(run, added);
+    let merged = bloodhound(&dir, &["merge", "parts", "--out", "merged"]);
+    let all = text(&merged);
+    assert!(code(&merged) == 1 && all.contains("of the corpus (seed "), "{all}");
+    assert!(all.contains("violates stays: see the reports of the part that ran it"), "{all}");
+    // Workers and a search have it too, and nothing is lost that two of them add.
+    let worker =
+        ["--first-seed", "2000", "--seeds", "6", "--store", "s3://runs/w", "--worker", "a", "--out", "w"];
+    let (_, worker) = with_corpus(&dir, &environment, &worker);
+    assert_eq!(worker["corpus"]["cases_judged"], added, "{worker}");
+    let left = worker["corpus"]["now"]["entries"].clone();
+    let mut explore = command(
+        &dir,
+        &[
+            "explore",
+            "--runs",
+            "6",
+            "--jobs",
+            "1",
+            "--corpus",
+            "s3://runs/corpus",
+            "--out",
+            "e",
+            "--format",
+            "json",
+        ],
+    );
+    let result = explore.envs(environment.iter().map(|(k, v)| (*k, v))).output().expect("it runs");
+    assert_eq!(json(&result)["corpus"]["entries"], left, "{}", text(&result));
+    // What a bucket does not take is on the disk, and in the bucket after the next campaign.
+    let proxy = Proxy::start(server.port, Mode::Denies, "late/entries/");
+    let args = [
+        "test",
+        "--seeds",
+        "8",
+        "--jobs",
+        "1",
+        "--corpus",
+        "s3://runs/late",
+        "--out",
+        "late",
+        "--format",
+        "json",
+    ];
+    let mut denied = command(&dir, &args);
+    let denied = denied.envs(server.environment(proxy.port)).output().expect("it runs");
+    let all = text(&denied);
+    let told = [
+        "the corpus cannot be shared: cannot write s3://runs/late/entries/",
+        "AccessDenied",
+        "are in late/corpus",
+    ];
+    assert!(code(&denied) == 1 && json(&denied)["exit_code"] == 1, "findings come first: {all}");
+    assert!(told.iter().all(|told| all.contains(told)), "{all}");
+    let again = command(&dir, &args).envs(server.environment(server.port)).output().expect("it runs");
+    assert!(json(&again)["corpus"]["bucket"]["added"].as_u64().is_some_and(|n| n > 1), "{}", text(&again));
+    // Nothing is run for nothing: a bucket that cannot be asked is told at once.
+    let mut nowhere = command(&dir, &["test", "--corpus", "s3://no-such-bucket/x", "--out", "nowhere"]);
+    let nowhere = nowhere.envs(server.environment(server.port)).output().expect("it runs");
+    let all = text(&nowhere);
+    assert!(
+        code(&nowhere) == 5 && all.contains("the corpus cannot be shared") && !all.contains("seeds,"),
+        "{all}"
+    );
 }
 
 /// A program that is started and killed with this.

@@ -114,6 +114,17 @@ impl Bucket {
         }
     }
 
+    pub fn remove(&self, key: &str) -> Result<(), Error> {
+        match self.wait(self.client.delete(&self.path(key))) {
+            Ok(()) => Ok(()),
+            // As of an object that is read.
+            Err(error @ object_store::Error::NotFound { .. }) if !causes(&error).contains(NO_BUCKET) => {
+                Ok(())
+            }
+            Err(error) => Err(self.error("remove", key, &error)),
+        }
+    }
+
     pub fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
         let below = self.path(prefix.trim_end_matches('/'));
         let mut keys = Vec::new();

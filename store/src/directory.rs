@@ -71,6 +71,15 @@ impl Directory {
         }
     }
 
+    pub fn remove(&self, key: &str) -> Result<(), Error> {
+        match std::fs::remove_file(self.path.join(key)) {
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Err(self.error("remove", key, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
         let (mut keys, mut left) = (Vec::new(), vec![prefix.trim_end_matches('/').to_owned()]);
         while let Some(below) = left.pop() {

@@ -5,7 +5,7 @@
 //! says what was done, to which object, what the store answered and what can be done. An object appears whole or not at all;
 //! [`Store::create`] is the one operation that decides between several writers. Nothing here knows what is stored.
 //!
-//! Modules: `place` (what the user writes), `directory`, `bucket` (feature `s3`). Neighbours: the command's `shard` and `merge`.
+//! Modules: `place` (what the user writes), `directory`, `bucket` (feature `s3`). Neighbours: the command's `shard`, `merge` and `corpus`.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // the host side: nothing of it enters a world
 
 #[cfg(feature = "s3")]
@@ -32,7 +32,7 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 /// What went wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What was done: `read`, `write`, `create`, `list`, `open`.
+    /// What was done: `read`, `write`, `create`, `remove`, `list`, `open`.
     pub operation: &'static str,
     /// The object, with its store.
     pub object: String,
@@ -134,6 +134,19 @@ impl Store {
         Ok(created || self.get(key)?.is_some_and(|there| there == bytes))
     }
 
+    /// Removes an object, if it is there.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn remove(&self, key: &str) -> Result<(), Error> {
+        place::check(&self.place, "remove", key)?;
+        match &self.inner {
+            Inner::Directory(directory) => directory.remove(key),
+            #[cfg(feature = "s3")]
+            Inner::Bucket(bucket) => bucket.remove(key),
+        }
+    }
+
     /// The keys of all objects below a prefix, which ends with `/` or is empty, sorted.
     ///
     /// # Errors
@@ -182,6 +195,9 @@ mod tests {
         assert_eq!(store.get("a/b"), Ok(Some(b"two".to_vec())));
         assert_eq!(store.list(""), Ok(vec!["a/b".to_owned(), "a/c/d".to_owned()]));
         assert_eq!(store.list("a/c/"), Ok(vec!["a/c/d".to_owned()]));
+        store.put("a/e", b"gone").expect("written");
+        assert_eq!((store.remove("a/e"), store.remove("a/e"), store.get("a/e")), (Ok(()), Ok(()), Ok(None)));
+        assert_eq!(store.remove("a").expect_err("a directory").operation, "remove");
         let refused = store.get("a").expect_err("a directory");
         assert!(refused.operation == "read" && refused.object.ends_with("/a"), "{refused}");
         let deep = vec!["d"; 100].join("/");

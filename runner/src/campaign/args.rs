@@ -41,9 +41,9 @@ pub struct Common {
     /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
     #[arg(long)]
     pub bundle: bool,
-    /// A directory with interesting runs of earlier campaigns: they come first, and new ones are saved in it (docs/corpus.md)
-    #[arg(long, value_name = "DIR")]
-    pub corpus: Option<PathBuf>,
+    /// Interesting runs of earlier campaigns: they come first, and new ones are saved there. A directory, or s3://bucket/prefix (docs/corpus.md)
+    #[arg(long, value_parser = Place::parse, value_name = "PLACE")]
+    pub corpus: Option<Place>,
     /// Go on with the search whose journal is in the corpus, which was interrupted or is to have more runs (docs/exploration.md)
     #[arg(long, requires = "corpus")]
     pub resume: bool,
@@ -264,7 +264,7 @@ pub fn least(args: &Args, seeds: &Seeds) -> Result<u64, Failure> {
     }
 }
 
-/// Refuses what cannot be joined: runs that are no seeds are in no results.
+/// Refuses what cannot go together, and what cannot be joined: runs of searches are in no results.
 pub fn cannot_be_shared(args: &Args, guided: bool) -> Result<(), Failure> {
     let shared = args.sharing.shard.is_some() || args.sharing.store.is_some();
     let given = [
@@ -274,9 +274,9 @@ pub fn cannot_be_shared(args: &Args, guided: bool) -> Result<(), Failure> {
             "with a strategy that is guided: its runs go on from others",
         ),
         (
-            "--corpus",
-            args.common.corpus.is_some() && shared,
-            "with --shard or --store: its runs are no seeds that `bloodhound merge` could join",
+            "--resume",
+            args.common.resume && matches!(args.common.corpus, Some(Place::Bucket { .. })),
+            "with a corpus in a bucket: the journal of a search is in the directory `corpus` of its reports, which `--corpus` can name",
         ),
         (
             "--strategy",

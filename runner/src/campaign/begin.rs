@@ -2,17 +2,19 @@
 //!
 //! Neighbours: `keep` (those files), [`crate::corpus`], [`crate::explore`] for the journal.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bloodhound_corpus::Corpus;
 use bloodhound_explore::Settings;
+use bloodhound_store::Place;
 
 use super::keep::{Keep, forget, thresholds};
 use super::seeds::Seeds;
 use super::totals::Totals;
 use super::{Args, accounts, print};
-use crate::corpus::Keeping;
+use crate::corpus::shared::Shared;
+use crate::corpus::{self, Keeping};
 use crate::explore::Journal;
 use crate::session::{Failure, Session};
 use crate::shard::share::Share;
@@ -22,7 +24,11 @@ use crate::shard::{FORMAT, Identity, Manifest};
 ///
 /// # Errors
 /// `--resume` where it has no meaning, and what [`Journal::open`] says.
-pub fn journal(args: &Args, session: &Session, guided: bool) -> Result<Option<(Journal, Corpus)>, Failure> {
+pub fn journal(
+    args: &Args,
+    session: &Session,
+    (guided, named): (bool, Option<&Path>),
+) -> Result<Option<(Journal, Corpus)>, Failure> {
     let saves = session.project.config.output.save_interesting_seeds.unwrap_or(true);
     let impossible = [
         (
@@ -41,10 +47,10 @@ pub fn journal(args: &Args, session: &Session, guided: bool) -> Result<Option<(J
     if let Some((_, why)) = impossible.iter().find(|(is_so, _)| *is_so && args.common.resume) {
         return Err(Failure::usage(format!("`--resume` cannot be used: {why}")));
     }
-    let Some(dir) = args.common.corpus.as_ref().filter(|_| guided && saves) else { return Ok(None) };
-    let corpus = crate::corpus::open(dir, session)?;
-    let journal = Journal::open(&corpus, session, args.common.resume)?;
-    Ok(Some((journal, corpus)))
+    let Some(dir) = named.filter(|_| guided && saves) else { return Ok(None) };
+    let opened = corpus::open(dir, session)?;
+    let journal = Journal::open(&opened, session, args.common.resume)?;
+    Ok(Some((journal, opened)))
 }
 
 /// Begins the journal of a search, or goes on with it.
@@ -65,18 +71,37 @@ pub fn search(
     Ok(())
 }
 
+/// The directory of the corpus that is named. What a bucket has is brought into that of the reports.
+///
+/// # Errors
+/// Those of [`Shared::bring`].
+pub fn corpus(args: &Args, out: &Path) -> Result<(Option<PathBuf>, Option<Shared>), Failure> {
+    match &args.common.corpus {
+        Some(bucket @ Place::Bucket { .. }) => {
+            let dir = out.join(corpus::DIRECTORY);
+            let shared = Shared::bring(bucket, &dir)?;
+            Ok((Some(dir), Some(shared)))
+        }
+        Some(Place::Directory(dir)) => Ok((Some(dir.clone()), None)),
+        None => Ok((None, None)),
+    }
+}
+
 /// The corpus of a campaign, if it has one; it may have been opened already, for its journal.
+///
+/// # Errors
+/// Those of [`Keeping::of`].
 pub fn keeping(
     args: &Args,
     session: &Session,
-    (out, opened): (&Path, Option<Corpus>),
+    (out, named, opened): (&Path, Option<&Path>, Option<Corpus>),
     seeds: Seeds,
 ) -> Result<Option<Keeping>, Failure> {
-    if args.live || args.sharing.store.is_some() || args.sharing.shard.is_some() {
+    if args.live {
         return Ok(None);
     }
-    let corpus = (args.common.corpus.as_deref(), opened);
-    let keeping = Keeping::of(session, corpus, args.common.corpus_limit, out, seeds)?;
+    let part = args.sharing.part();
+    let keeping = Keeping::of(session, (named, opened), args.common.corpus_limit, out, (seeds, &part))?;
     for note in keeping.iter().flat_map(Keeping::notes) {
         print::say(&note);
     }

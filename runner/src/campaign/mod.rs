@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::boots::Boots;
 use crate::corpus::Keeping;
+use crate::corpus::shared::Shared;
 use crate::coverage::{self, Measuring};
 use crate::explore::{self, Hunt, Journal};
 use crate::output::Format;
@@ -113,17 +114,19 @@ pub fn campaign(
     let usual = if args.live { 1 } else { session.plan.seeds };
     let guided = !args.live && args.strategy(&session).is_guided();
     cannot_be_shared(args, guided).inspect_err(|failure| refused(args, failure))?;
-    let (journal, opened) =
-        begin::journal(args, &session, guided).inspect_err(|failure| refused(args, failure))?.unzip();
+    let out = args.common.out.clone().unwrap_or_else(|| session.plan.out.clone());
+    let (named, bucket) = begin::corpus(args, &out).inspect_err(|failure| refused(args, failure))?;
+    let (journal, opened) = begin::journal(args, &session, (guided, named.as_deref()))
+        .inspect_err(|failure| refused(args, failure))?
+        .unzip();
     let asked = args.seeds.or(journal.as_ref().and_then(Journal::budget));
     let seeds = Seeds::new(args.first_seed, asked.unwrap_or(usual), args.sharing.shard)
         .inspect_err(|failure| refused(args, failure))?;
     let least = least(args, &seeds).inspect_err(|failure| refused(args, failure))?;
-    let out = args.common.out.clone().unwrap_or_else(|| session.plan.out.clone());
     // A search begins seeds itself, so each entry of its corpus is a case.
     let own = Seeds { all: if guided { 0 } else { seeds.all }, ..seeds };
-    let mut keeping =
-        begin::keeping(args, &session, (&out, opened), own).inspect_err(|failure| refused(args, failure))?;
+    let mut keeping = begin::keeping(args, &session, (&out, named.as_deref(), opened), own)
+        .inspect_err(|failure| refused(args, failure))?;
     let reports = Reports::prepare(&out, args.common.junit.as_deref(), &session.plan.config)?;
     let left_out = args.common.no_regressions || args.live;
     let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| {
@@ -138,8 +141,8 @@ pub fn campaign(
     let configured = session.project.config.faults.coverage_threshold;
     totals.least_coverage = args.fault_coverage_threshold.or(configured);
     totals.is_part = args.sharing.part() != Part::All;
-    // Results that can be joined are those of seeds alone.
-    let joinable = !args.live && !guided && keeping.is_none();
+    // Results that can be joined are those of seeds alone. A part tells of its other cases how they ended.
+    let joinable = !args.live && !guided && (keeping.is_none() || totals.is_part);
     let settings = args.settings(&session, &seeds);
     let begun = begin::search(journal, keeping.as_mut(), &settings);
     let keep = begun.and_then(|()| begin::keep(args, &session, &seeds, &totals, (&reports.dir, joinable)));
@@ -165,14 +168,24 @@ pub fn campaign(
     } else {
         campaign.run(choose, &mut keeping, &mut totals)
     };
-    if let Some((summary, failed)) = keeping.map(Keeping::finish) {
-        totals.corpus = Some(summary);
-        if let Some(failure) = failed {
-            print::say(&failure.text);
-            totals.trouble(failure.code, failure.text);
-        }
+    if let Some(keeping) = keeping {
+        keep_corpus(keeping, bucket.as_ref(), &mut totals);
     }
     Ok(campaign.finish(totals, chosen.as_ref()))
+}
+
+/// Brings the corpus to its end. What could not be saved is a trouble of the campaign.
+fn keep_corpus(keeping: Keeping, bucket: Option<&Shared>, totals: &mut Totals) {
+    let saves = keeping.saves();
+    let (mut summary, failed) = keeping.finish();
+    // What is on the disk is handed on also if there was no room for more.
+    let handed_on = bucket.filter(|_| saves).map(Shared::hand_on).transpose();
+    let failed = [failed, handed_on.map(|handed_on| summary.handed_on = handed_on).err()];
+    totals.corpus = Some(summary);
+    for failure in failed.into_iter().flatten() {
+        print::say(&failure.text);
+        totals.trouble(failure.code, failure.text);
+    }
 }
 
 /// A campaign whose reports have their place.

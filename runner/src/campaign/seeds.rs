@@ -47,10 +47,15 @@ impl Seeds {
         self.shard.map_or(self.all, |shard| shard.share(self.all))
     }
 
+    /// Whether it is one of the campaign's, whichever shard runs it.
+    pub fn of_all(&self, seed: u64) -> bool {
+        seed.checked_sub(self.first).is_some_and(|place| place < self.all)
+    }
+
     /// Whether it is one of them.
     pub fn contains(&self, seed: u64) -> bool {
-        let place = seed.checked_sub(self.first).filter(|place| *place < self.all);
-        place.is_some_and(|place| self.shard.is_none_or(|shard| place % shard.of == shard.index - 1))
+        let own = |shard: Shard| (seed - self.first) % shard.of == shard.index - 1;
+        self.of_all(seed) && self.shard.is_none_or(own)
     }
 
     /// The seed with this number, from 0.

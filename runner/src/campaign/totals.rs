@@ -243,6 +243,8 @@ pub struct Totals {
     /// Runs beside the seeds that were judged, and those that were not, by their names.
     pub judged_cases: u64,
     pub unjudged_cases: Vec<(String, Unjudged)>,
+    /// Those that violated something that is not known: the run, and what.
+    pub failed_cases: Vec<(String, String)>,
     /// What became of the corpus, if there is one.
     pub corpus: Option<Summary>,
     /// In the plan's order.

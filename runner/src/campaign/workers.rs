@@ -432,6 +432,9 @@ impl Collector<'_> {
         };
         let found = Found { standing, ..Found::new(outcome, violation, kept) };
         let known = found.is_known();
+        if let (Task::Case(_), false) = (task, known) {
+            self.totals.failed_cases.push((run, format!("violates {property}")));
+        }
         self.totals.findings.push(found);
         if self.fail_fast && !known {
             self.totals.failed_fast = true;

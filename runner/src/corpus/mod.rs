@@ -3,9 +3,10 @@
 //! Key types: [`Keeping`] (a corpus in use by a campaign), [`Reached`] (what is kept of a run until its turn comes), [`Summary`]. Runs end in any order, and
 //! are looked at in that of their seeds, so what is kept does not depend on how many workers there are. [`open`] and [`identity`] are for searches too.
 //!
-//! Modules: `features` (what a run reached), `summary` (what is told of it). Neighbours: `bloodhound_corpus` (files, estimates), `campaign::order`.
+//! Modules: `features` (what a run reached), `shared` (a corpus in a bucket), `summary` (what is told of it). Neighbours: `bloodhound_corpus` (files, estimates), `campaign::order`.
 
 mod features;
+pub mod shared;
 mod summary;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ use crate::campaign::seeds::Seeds;
 use crate::campaign::totals::Found;
 use crate::explore::Journal;
 use crate::session::{Failure, Outcome, Session};
+use crate::shard::{Part, Shard};
 
 pub use features::features;
 pub use summary::{Summary, Trim};
@@ -28,7 +30,7 @@ pub use summary::{Summary, Trim};
 /// The bytes that a corpus is brought down to, if nobody says how many: little for the cache of a CI.
 pub const LIMIT: u64 = 8 << 20;
 /// The directory of a corpus that nobody names, in that of the reports.
-const DIRECTORY: &str = "corpus";
+pub const DIRECTORY: &str = "corpus";
 
 /// Entries that are named where there are many.
 const NAMED: usize = 5;
@@ -115,6 +117,12 @@ pub fn lasting(log: &Log) -> Log {
     log
 }
 
+/// Whether a shard runs an entry: by its name alone, whatever else others have put into the corpus meanwhile.
+fn dealt(name: &str, shard: Shard) -> bool {
+    let number = name.get(..15).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default();
+    number % shard.of == shard.index - 1
+}
+
 /// Whether a run is what its seeds say and nothing else.
 fn is_seed(log: &Log) -> bool {
     log.epochs.is_empty() && log.overrides.is_empty() && log.plain.is_empty()
@@ -142,6 +150,8 @@ pub struct Keeping {
     /// Seeds of the campaign that have an entry, in the order in which they are run.
     first: BTreeMap<u64, Known>,
     seeds: Seeds,
+    /// Seeds have their turn as they end: others run those between.
+    as_they_end: bool,
     /// Runs that must end before it can be said what is new.
     awaited: BTreeSet<Task>,
     /// What ended before its turn; `None`: there is nothing to be said of it.
@@ -159,8 +169,8 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// The corpus of a campaign, if it has one: the one that is named, which may have been opened already, or the one of its reports if the configuration says
-    /// that interesting seeds are saved.
+    /// The corpus of a campaign, or of a part of it, if it has one: the one that is named, which may have been opened already, or the one of its reports if the
+    /// configuration says that interesting seeds are saved. A shard runs its part of the entries.
     ///
     /// # Errors
     /// Those of [`open`].
@@ -169,30 +179,38 @@ impl Keeping {
         (named, opened): (Option<&Path>, Option<Corpus>),
         limit: u64,
         out: &Path,
-        seeds: Seeds,
+        (seeds, part): (Seeds, &Part),
     ) -> Result<Option<Keeping>, Failure> {
         let said = session.project.config.output.save_interesting_seeds;
         let dir = match (named, said) {
             (Some(dir), _) => dir.to_path_buf(),
-            (None, Some(true)) => out.join(DIRECTORY),
+            // A part of a campaign keeps runs for others only where somebody wants it to.
+            (None, Some(true)) if *part == Part::All => out.join(DIRECTORY),
             (None, _) => return Ok(None),
         };
         let save = said.unwrap_or(true);
         let corpus = opened.map_or_else(|| open(&dir, session), Ok)?;
-        Ok(Some(Keeping::new(corpus, (save, limit), session.plan.boots, seeds)))
+        Ok(Some(Keeping::new(corpus, (save, limit), session.plan.boots, (seeds, part))))
     }
 
-    fn new(corpus: Corpus, (save, limit): (bool, u64), boots: u64, seeds: Seeds) -> Keeping {
-        let (mut cases, mut first) = (Vec::new(), BTreeMap::new());
+    fn new(corpus: Corpus, (save, limit): (bool, u64), boots: u64, (seeds, part): (Seeds, &Part)) -> Keeping {
+        let (mut cases, mut first, mut known_by_others) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         for (name, kept) in corpus.entries() {
             let log = &kept.entry.log;
             let known = Known { name: name.to_owned(), entry: kept.entry.clone(), stale: kept.stale };
-            let own = is_seed(log) && log.boot_seed == boots::seed(boots::boot_of(log.seed, boots));
-            match own && seeds.contains(log.seed) {
-                true => {
-                    first.insert(log.seed, known);
-                }
-                false => cases.push(known),
+            let is_seed = is_seed(log) && log.boot_seed == boots::seed(boots::boot_of(log.seed, boots));
+            let here = match part {
+                Part::Shard(_) if is_seed && seeds.of_all(log.seed) => seeds.contains(log.seed),
+                Part::Shard(shard) => dealt(name, *shard),
+                Part::All | Part::Worker(_) => true,
+            };
+            if !here {
+                known_by_others.extend(kept.entry.features.iter().copied().filter(|_| !kept.stale));
+            } else if is_seed && seeds.contains(log.seed) && !matches!(part, Part::Worker(_)) {
+                first.insert(log.seed, known);
+            } else {
+                // A worker does not know which seeds it gets, so all entries are cases for it.
+                cases.push(known);
             }
         }
         let awaited = (0..cases.len()).map(Task::Case).chain(first.keys().copied().map(Task::Seed)).collect();
@@ -204,15 +222,21 @@ impl Keeping {
             cases,
             first,
             seeds,
+            as_they_end: matches!(part, Part::Worker(_)),
             awaited,
             pending: BTreeMap::new(),
             turn: 0,
-            known: BTreeSet::new(),
+            known: known_by_others,
             growth: Growth::default(),
             summary,
             failed: None,
             journal: None,
         }
+    }
+
+    /// Whether new runs are saved in it.
+    pub fn saves(&self) -> bool {
+        self.save
     }
 
     /// The runs that come before the seeds, and the seeds that come before others.
@@ -283,13 +307,19 @@ impl Keeping {
         }
         self.awaited.remove(&task);
         if self.awaited.is_empty() {
-            while let Some(seed) = self.seeds.number(self.turn)
-                && let Some(reached) = self.pending.remove(&seed)
-            {
+            while let Some((seed, reached)) = self.next_turn() {
                 self.turn += 1;
                 self.seed(seed, reached);
             }
         }
+    }
+
+    /// The seed whose turn it is, if it has ended.
+    fn next_turn(&mut self) -> Option<(u64, Option<Reached>)> {
+        if self.as_they_end {
+            return self.pending.pop_first();
+        }
+        self.pending.remove_entry(&self.seeds.number(self.turn)?)
     }
 
     /// An entry was run again: what it says is that of now.

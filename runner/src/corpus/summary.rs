@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bloodhound_corpus::{Corpus, Growth, LEAST_RUNS, Told, Trimmed};
 use serde_json::{Value as Json, json};
 
+use super::shared::HandedOn;
 use crate::judge::thousands;
 
 /// Points of the curve that are printed.
@@ -41,6 +42,8 @@ pub struct Summary {
     pub added: u64,
     pub refreshed: u64,
     pub trim: Trim,
+    /// What became of the bucket that it is in; `None`: it is in none, or nothing was put there.
+    pub handed_on: Option<HandedOn>,
     pub growth: Growth,
     /// Its runs are those of a guided search: they are no independent draws, so nothing is estimated from them.
     pub is_search: bool,
@@ -104,7 +107,14 @@ impl Summary {
                 )
             }
         };
-        [vec![of, now], growth(&self.growth, self.is_search)].concat()
+        let handed_on = |done: HandedOn| {
+            format!(
+                "corpus: {} entries were put into the bucket, {} were taken out of it",
+                done.added, done.removed
+            )
+        };
+        let shared = self.handed_on.map(handed_on).into_iter().collect();
+        [vec![of, now], shared, growth(&self.growth, self.is_search)].concat()
     }
 
     /// For machines.
@@ -134,6 +144,7 @@ impl Summary {
             "added": self.added,
             "changed": self.refreshed,
             "now": trimmed,
+            "bucket": self.handed_on.map(|done| json!({"added": done.added, "removed": done.removed})),
             "growth": {
                 "runs": growth.runs(),
                 "features": growth.features(),

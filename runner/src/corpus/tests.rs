@@ -16,7 +16,7 @@ fn keeping(dir: &Path, plan: &str, seeds: (u64, u64)) -> Keeping {
     let identity =
         Identity { plan: plan.into(), digest_version: 1, log_version: VERSION, features_version: 1 };
     let corpus = Corpus::open(dir, identity).expect("a corpus");
-    Keeping::new(corpus, (true, LIMIT), 1, Seeds::new(seeds.0, seeds.1, None).expect("seeds"))
+    Keeping::new(corpus, (true, LIMIT), 1, (Seeds::new(seeds.0, seeds.1, None).expect("seeds"), &Part::All))
 }
 
 /// A run of a seed: rare features, and now and then a violation.
@@ -124,4 +124,32 @@ fn what_cannot_be_saved_is_told() {
     assert_eq!((failed.code, summary.growth.runs()), (crate::exit::ENVIRONMENT, 10));
     assert!(failed.text.contains("write the entry"), "{}", failed.text);
     std::fs::remove_file(dir).expect("removed");
+}
+
+#[test]
+fn shards_run_each_entry_once() {
+    let dir = scratch("shards");
+    let mut all = keeping(&dir, "a plan", (0, 60));
+    (0..60).for_each(|seed| all.ended(Task::Seed(seed), Some(reached(seed))));
+    all.finish();
+    let entries = names(&dir).len();
+    assert!(entries > 8, "{entries}");
+    let part = |first: u64, part: &Part| {
+        let shard = if let Part::Shard(shard) = part { Some(*shard) } else { None };
+        let identity =
+            Identity { plan: "a plan".into(), digest_version: 1, log_version: VERSION, features_version: 1 };
+        let corpus = Corpus::open(&dir, identity).expect("a corpus");
+        let seeds = Seeds::new(first, 60, shard).expect("seeds");
+        Keeping::new(corpus, (false, LIMIT), 1, (seeds, part)).order()
+    };
+    let shards = || (1..=3).map(|index| Part::Shard(Shard { index, of: 3 }));
+    // Of other seeds they are cases, of these they are seeds that come first.
+    let cases = shards().flat_map(|shard| part(100, &shard).0.into_iter().map(|case| case.name));
+    assert_eq!((cases.clone().count(), cases.collect::<BTreeSet<String>>().len()), (entries, entries));
+    let first = shards().flat_map(|shard| part(0, &shard).1);
+    assert_eq!((first.clone().count(), first.collect::<BTreeSet<u64>>().len()), (entries, entries));
+    // A worker has no seeds of its own.
+    let (cases, first) = part(0, &Part::Worker("one".to_owned()));
+    assert_eq!((cases.len(), first.len()), (entries, 0));
+    std::fs::remove_dir_all(dir).expect("removed");
 }

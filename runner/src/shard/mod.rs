@@ -222,7 +222,7 @@ pub struct Ended {
     pub least: u64,
     /// What went wrong.
     pub troubles: Vec<Trouble>,
-    /// The regression cases that fail or have no verdict.
+    /// The regression cases, and the entries of the corpus, that fail or have no verdict.
     pub regressions: Vec<Trouble>,
 }
 
@@ -241,7 +241,7 @@ impl Ended {
     }
 }
 
-/// The regression cases that fail or have no verdict: they are no seeds that whoever joins parts could judge again.
+/// The regression cases and entries of the corpus that fail or have no verdict: they are no seeds that whoever joins parts could judge again.
 fn regressed(totals: &Totals) -> Vec<Trouble> {
     let told = |case: &Judged| {
         let (code, what) = match case.verdict {
@@ -253,7 +253,16 @@ fn regressed(totals: &Totals) -> Vec<Trouble> {
             format!("the regression case {} {what}: see the reports of the part that ran it", case.name);
         Some(Trouble { code, text })
     };
-    totals.regressions.iter().filter_map(told).collect()
+    let entry = |code: u8, name: &str, what: &str| Trouble {
+        code,
+        text: format!("the {name} {what}: see the reports of the part that ran it"),
+    };
+    let failed = totals.failed_cases.iter().map(|(name, what)| entry(exit::FINDINGS, name, what));
+    let open = totals.unjudged_cases.iter().map(|(name, why)| {
+        // That it was stopped is no fault of anything, but nobody else runs it.
+        entry(why.code(), name, "has no verdict")
+    });
+    totals.regressions.iter().filter_map(told).chain(failed).chain(open).collect()
 }
 
 /// shard.json.

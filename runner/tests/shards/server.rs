@@ -94,13 +94,13 @@ pub struct Proxy {
     pub port: u16,
 }
 
-/// What is in the request with which it begins to fail: the seeds of a shard, before which there were its findings.
-const TRIGGER: &[u8] = b"results.jsonl";
+/// What may be in the request with which it begins to fail: the seeds of a shard, before which there were its findings.
+pub const RESULTS: &str = "results.jsonl";
 const MODES: [Mode; 4] = [Mode::Passes, Mode::Refuses, Mode::Closes, Mode::Denies];
 
 impl Proxy {
-    /// Starts one that passes everything to a port, until it fails for good.
-    pub fn start(to: u16, fails: Mode) -> Proxy {
+    /// Starts one that passes everything to a port, until it fails for good: from a request on that has this text.
+    pub fn start(to: u16, fails: Mode, trigger: &'static str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it listens").port();
         let all = Arc::new(AtomicU8::new(0));
@@ -108,14 +108,14 @@ impl Proxy {
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let mode = all.clone();
-                std::thread::spawn(move || serve(client, to, &mode, fails));
+                std::thread::spawn(move || serve(client, to, &mode, (fails, trigger)));
             }
         });
         Proxy { port }
     }
 }
 
-fn serve(mut client: TcpStream, to: u16, mode: &AtomicU8, fails: Mode) {
+fn serve(mut client: TcpStream, to: u16, mode: &AtomicU8, fails: (Mode, &str)) {
     // That one of the two has gone ends the connection.
     let _ignored = match MODES[usize::from(mode.load(Ordering::Relaxed))] {
         Mode::Passes => pass(&mut client, to, mode, fails),
@@ -129,14 +129,19 @@ fn serve(mut client: TcpStream, to: u16, mode: &AtomicU8, fails: Mode) {
 }
 
 /// Both directions, until one side or the mode ends it.
-fn pass(client: &mut TcpStream, to: u16, mode: &AtomicU8, fails: Mode) -> std::io::Result<()> {
+fn pass(
+    client: &mut TcpStream,
+    to: u16,
+    mode: &AtomicU8,
+    (fails, trigger): (Mode, &str),
+) -> std::io::Result<()> {
     let mut server = TcpStream::connect(("127.0.0.1", to))?;
     for stream in [&*client, &server] {
         stream.set_read_timeout(Some(Duration::from_millis(2)))?;
     }
     let mut buffer = vec![0; 64 << 10];
     while mode.load(Ordering::Relaxed) == 0 {
-        let passes = |bytes: &[u8]| !bytes.windows(TRIGGER.len()).any(|window| window == TRIGGER);
+        let passes = |bytes: &[u8]| !bytes.windows(trigger.len()).any(|window| window == trigger.as_bytes());
         if !some(client, &mut server, &mut buffer, &passes)? {
             mode.store(fails as u8, Ordering::Relaxed);
             break;
