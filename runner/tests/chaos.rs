@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
-use crate::common::{Ran, exec, exec_on, finish, in_parallel, repository, say, seeds_or};
+use crate::common::{Ran, exec, exec_on, figures, finish, in_parallel, repository, say, seeds_or};
 
 /// Seeds within which each race must be found.
 const SEEDS: u32 = 1000;
+/// Programs whose races show in one of more than a hundred seeds: hunts in them take half of the time of all, so `cargo xtask long` has them.
+const RARE: [&str; 5] = ["fib_watch", "lamport_bakery", "philosophers", "pool_shutdown", "szymanski"];
 /// Seeds of each repaired program, where `cargo xtask long` does not ask for more.
-const REPAIRED_SEEDS: u64 = 60;
+const REPAIRED_SEEDS: u64 = 30;
 /// Native runs of each repaired program.
 const NATIVE: u32 = 100;
 
@@ -85,7 +87,12 @@ fn repaired_programs_pass_natively() {
 #[test]
 fn every_race_is_found_and_fails_again() {
     let (found, lost) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-    in_parallel(&names(), |name| {
+    let mut names = names();
+    if seeds_or(REPAIRED_SEEDS) <= REPAIRED_SEEDS {
+        say(&format!("chaos: hunts in {} are left to cargo xtask long", RARE.join(", ")));
+        names.retain(|name| !RARE.contains(&name.as_str()));
+    }
+    in_parallel(&names, |name| {
         let ran = hunt(&["-j", "1", "--seeds", &SEEDS.to_string()], name);
         let Some(seed) = first_failure(&ran) else {
             lost.lock().expect("no panic").push(format!("{name}: {}{}", ran.stdout, ran.stderr));
@@ -104,6 +111,7 @@ fn every_race_is_found_and_fails_again() {
     for (name, seed) in &found {
         say(&format!("{name:>20} first fails with seed {seed}"));
     }
+    figures(&format!("{} races, each found within {SEEDS} seeds", found.len()));
     assert!(lost.is_empty(), "not found within {SEEDS} seeds:\n{}", lost.join("\n"));
 }
 
@@ -171,14 +179,14 @@ fn repaired_programs_never_fail() {
 
 #[test]
 fn the_number_of_workers_does_not_show() {
-    for name in ["lost_wakeup", "deadlock_condvar", "lost_update", "claim_file"] {
+    for name in ["lost_wakeup", "deadlock_condvar", "claim_file"] {
         if !built().join(name).exists() {
             continue;
         }
-        let hunt = |jobs: &str| hunt(&["--seeds", "40", "--keep-going", "-j", jobs], name);
+        let hunt = |jobs: &str| hunt(&["--seeds", "20", "--keep-going", "-j", jobs], name);
         let (one, two) = (hunt("1"), hunt("2"));
         assert_eq!((one.code, &one.stdout), (two.code, &two.stdout), "{name}");
-        let stops = |jobs: &str| self::hunt(&["--seeds", "40", "-j", jobs], name);
+        let stops = |jobs: &str| self::hunt(&["--seeds", "20", "-j", jobs], name);
         assert_eq!(stops("1").stdout, stops("2").stdout, "{name}");
     }
 }

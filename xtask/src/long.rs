@@ -64,6 +64,12 @@ const POWER_SEEDS: u64 = 100;
 /// The repaired programs of `examples/races`.
 const REPAIRED: &str = "repaired_programs_never_fail";
 const REPAIRED_SEEDS: u64 = 1_000;
+/// The races of `examples/races`, with those that show in few schedules only.
+const RACES: &str = "every_race_is_found_and_fails_again";
+/// Servers that the tests of CI run on ptrace only, as they take long on a KVM that is done in software.
+const SERVERS_ON_KVM: [&str; 3] = ["apache", "postgres", "rabbitmq"];
+/// More than the one of CI.
+const OFTEN: u64 = 1_000;
 /// The conformance programs, each build under each rhythm of the standing tests.
 const CONFORMANCE: &str = "the_conformance_programs_hold";
 const RHYTHMS: u64 = 4;
@@ -128,6 +134,10 @@ fn all(bugs: &[String], seeds: Option<u64>) -> Vec<Campaign> {
     });
     let repaired =
         campaign("repaired-races".to_owned(), REPAIRED.to_owned(), REPAIRED_SEEDS, Holds::Test("chaos"));
+    let races = campaign("races".to_owned(), RACES.to_owned(), OFTEN, Holds::Test("chaos"));
+    let servers = SERVERS_ON_KVM.iter().map(|server| {
+        campaign(format!("servers-{server}"), (*server).to_owned(), OFTEN, Holds::Test("servers"))
+    });
     let conformance =
         campaign("conformance".to_owned(), CONFORMANCE.to_owned(), RHYTHMS, Holds::Test("conformance"));
     let brutal =
@@ -147,7 +157,8 @@ fn all(bugs: &[String], seeds: Option<u64>) -> Vec<Campaign> {
         KILLS,
         Holds::Test("resume"),
     );
-    power.chain([repaired, conformance, brutal, branches, kills]).chain(bugs).collect()
+    let others = [repaired, races, conformance, brutal, branches, kills];
+    power.chain(servers).chain(others).chain(bugs).collect()
 }
 
 /// Those with one of these names, or beginnings of names.
@@ -289,7 +300,7 @@ mod tests {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             chosen(campaigns(), &names).map(|chosen| chosen.len()).ok()
         };
-        assert_eq!(count(&[]), Some(DATABASES.len() + 6));
+        assert_eq!(count(&[]), Some(DATABASES.len() + SERVERS_ON_KVM.len() + 7));
         assert_eq!(count(&["power"]), Some(DATABASES.len()));
         assert_eq!(count(&["power-sqlite", "kv-no-fsync"]), Some(2));
         assert_eq!(count(&["power", "pwer"]), None);
