@@ -436,7 +436,12 @@ fn machines_share_a_corpus_in_a_bucket() {
     );
     let result = explore.envs(environment.iter().map(|(k, v)| (*k, v))).output().expect("it runs");
     assert_eq!(json(&result)["corpus"]["entries"], left, "{}", text(&result));
-    // What a bucket does not take is on the disk, and in the bucket after the next campaign.
+}
+
+#[test]
+fn what_a_bucket_does_not_take_is_on_the_disk_and_there_after_the_next_campaign() {
+    let dir = watched("late");
+    let Some(server) = Server::start("a corpus over S3 that fails") else { return };
     let proxy = Proxy::start(server.port, Mode::Denies, "late/entries/");
     let args = [
         "test",

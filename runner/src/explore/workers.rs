@@ -9,14 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
 use bloodhound_abi::SimTime;
-use bloodhound_explore::{Order, Origin, Search, Seen, Settings, StateId};
+use bloodhound_explore::{Order, Origin, Search, Seen, Settings};
 use bloodhound_sim::faults::fault_chains;
 
 use super::carry::{Points, carry};
 use super::observe::{Eyes, seen};
 use super::{Journal, Summary};
 use crate::boots::Boots;
-use crate::branch::Point;
 use crate::bug;
 use crate::campaign::crew::{self, Ended, LOOK, Message, Takes, stopped};
 use crate::campaign::order::Task;
@@ -51,11 +50,10 @@ struct Shared {
     keeps: bool,
 }
 
-/// A run, what it has shown, and the snapshots that were taken in it.
+/// A run, and what it has shown.
 struct Ran {
     ran: workers::Ran,
     seen: Seen,
-    points: Vec<Arc<Point>>,
 }
 
 type Sender = mpsc::Sender<Message<u64, Ran>>;
@@ -171,7 +169,7 @@ impl Shared {
         let seen = seen(&carried, &self.hunt.session, eyes);
         let features = self.keeps.then(|| crate::corpus::features(&carried.outcome));
         let ran = workers::Ran { outcome: carried.outcome, features };
-        Ok(Ran { ran, seen, points: carried.points })
+        Ok(Ran { ran, seen })
     }
 }
 
@@ -289,26 +287,11 @@ impl Taker<'_, '_> {
         self.collector.progress.end();
     }
 
-    /// Keeps the snapshots of the states that have come since the one with this number. `branched`: the run went on from a state, of which a snapshot may
-    /// have been made anew.
-    fn keep(&self, first: u64, taken: &[Arc<Point>], branched: bool) {
-        let come = self.search.frontier().come_to();
-        for id in (first..come).map(StateId) {
-            let at = self.search.frontier().get(id).map(|state| state.at);
-            if let Some(point) = taken.iter().find(|point| Some(point.at.0) == at) {
-                self.shared.points.put(id, point.clone());
-            }
-        }
-        if come > first || branched {
-            self.shared.points.fit(&self.search);
-        }
-    }
-
     /// Takes the result of a run, and orders the one that may be chosen now.
     fn take(&mut self, number: u64, ended: Ended<Ran>) {
         // Want of memory says nothing of the run: it is no step of the journal, and a process that goes on makes it again.
         let is_answer = !matches!(ended, Ended::TooLarge);
-        let (result, seen, taken) = looked_at(ended, &self.shared.hunt.watch);
+        let (result, seen) = looked_at(ended, &self.shared.hunt.watch);
         // What has ended behind a run that never will teaches nothing.
         let in_order = number == self.next;
         let first = self.search.frontier().come_to();
@@ -325,7 +308,10 @@ impl Taker<'_, '_> {
         if !in_order {
             return;
         }
-        self.keep(first, &taken, origin.is_some());
+        // A snapshot may have been taken of the state from which it went on.
+        if origin.is_some() {
+            self.shared.points.fit(&self.search);
+        }
         match order {
             Some(order) => self.shared.put([order]),
             None if self.search.merged().0 >= self.shared.hunt.settings.runs => {
@@ -353,19 +339,16 @@ impl Taker<'_, '_> {
     }
 }
 
-/// What is counted of an order, what the search learns from it, and the snapshots that were taken.
-fn looked_at(
-    ended: Ended<Ran>,
-    watch: &Watch,
-) -> (Result<workers::Ran, Unjudged>, Option<Seen>, Vec<Arc<Point>>) {
+/// What is counted of an order, and what the search learns from it.
+fn looked_at(ended: Ended<Ran>, watch: &Watch) -> (Result<workers::Ran, Unjudged>, Option<Seen>) {
     match ended {
         Ended::Ran(ended) => {
-            let Ran { ran, seen, points } = *ended;
+            let Ran { ran, seen } = *ended;
             // Nothing is known of how it would have gone on.
             let cut = matches!(ran.outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
-            (Ok(ran), (!cut).then_some(seen), points)
+            (Ok(ran), (!cut).then_some(seen))
         }
-        Ended::Lost(why) => (Err(why), None, Vec::new()),
-        Ended::TooLarge => (Err(Unjudged::Undecided(watch.budget().text())), None, Vec::new()),
+        Ended::Lost(why) => (Err(why), None),
+        Ended::TooLarge => (Err(Unjudged::Undecided(watch.budget().text())), None),
     }
 }
