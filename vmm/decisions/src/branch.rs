@@ -99,7 +99,9 @@ impl Decisions {
             return Err("the epochs that have begun are not in it".into());
         }
         let mut later = log.epochs[self.epochs..].iter();
-        if let Some(early) = later.clone().find(|epoch| epoch.from <= now) {
+        // One whose time has come begins with the next step: it is in both logs, or in neither.
+        let mut due = known.epochs[self.epochs..].iter();
+        if let Some(early) = later.clone().find(|epoch| due.next() != Some(epoch) && epoch.from <= now) {
             return Err(format!("an epoch begins at {} ns, and it is {now} ns already", early.from));
         }
         if !later.clone().is_sorted_by_key(|epoch| epoch.from) || later.any(|epoch| epoch.concerns.is_empty())

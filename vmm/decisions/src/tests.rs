@@ -244,6 +244,27 @@ fn a_run_goes_on_by_a_log_about_later_times() {
     refused(log.with(run(Site::Swarm { kind: Word::new("drop") }), 6, 0), "has been made");
 }
 
+/// Time goes on in steps: a moment may lie behind the time of an epoch that begins with the next step.
+#[test]
+fn an_epoch_whose_time_has_come_may_begin_with_the_next_step() {
+    let base = Log { epochs: vec![epoch(10, 2), epoch(38, 3)], ..Log::new(1, 1) };
+    let mut decisions = replayed(base.clone(), Mode::Lenient);
+    decisions.next_epoch();
+    let at_40 = |log: Log| decisions.clone().go_on(log, Mode::Lenient, 40, |_| true);
+    assert_eq!(at_40(base.clone()), Ok(()));
+    let later = |more: Epoch| Log { epochs: [base.epochs.clone(), vec![more]].concat(), ..base.clone() };
+    assert_eq!(at_40(later(epoch(41, 4))), Ok(()));
+    // It has not begun, so a run without it is the same up to here.
+    assert_eq!(at_40(Log { epochs: vec![epoch(10, 2)], ..base.clone() }), Ok(()));
+    for log in [
+        later(epoch(39, 4)),
+        Log { epochs: vec![epoch(10, 2), epoch(38, 4)], ..base.clone() },
+        Log { epochs: vec![epoch(10, 2), epoch(37, 4), epoch(38, 3)], ..base.clone() },
+    ] {
+        assert!(at_40(log).is_err_and(|why| why.contains("already")));
+    }
+}
+
 /// Loops that were found stay, and so do switches that have been drawn.
 #[test]
 fn what_a_run_has_learnt_stays_when_it_goes_on() {
