@@ -16,7 +16,7 @@ use crate::frontier::{Frontier, Prefer, State, StateId};
 use crate::strategy::Strategy;
 
 /// The version of the rules by which a search chooses and learns: one that was begun by other rules is another search.
-pub const RULES: u32 = 2;
+pub const RULES: u32 = 3;
 /// A run is chosen when the results of all runs are known but so many before it.
 pub const LAG: u64 = 16;
 /// Of the moments of a run that showed something new, at most so many become states.
@@ -121,6 +121,8 @@ pub struct Search {
     open: BTreeMap<u64, (Arm, Option<(StateId, u64)>)>,
     /// How many runs each arm had.
     runs_of: [u64; Arm::COUNT],
+    /// How many runs it was given.
+    given: u64,
     /// The run that showed something new last, and the nearest that any came to a violation.
     newest: u64,
     nearest: u32,
@@ -140,6 +142,7 @@ impl Search {
             merged: 0,
             open: BTreeMap::new(),
             runs_of: [0; Arm::COUNT],
+            given: 0,
             newest: 0,
             nearest: 0,
         }
@@ -186,7 +189,23 @@ impl Search {
         self.nearest
     }
 
-    /// The first runs: those that are chosen before anything is known.
+    /// What a run has shown that was made elsewhere, before the search begins: its moments become states, it counts for no way of making runs, and is none of its runs.
+    pub fn give(&mut self, seen: Seen) {
+        let new = self.features.learn(seen.features.iter());
+        self.nearest = self.nearest.max(seen.nearness);
+        self.given += 1;
+        if !seen.failed && self.settings.strategy.is_guided() {
+            self.add_states(seen, &new, 0, (None, 0, 0));
+            self.frontier.evict(&self.features, self.settings.prefer);
+        }
+    }
+
+    /// How many runs it was given.
+    pub fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// The first runs: those that are chosen before anything is known of runs of this search.
     pub fn begin(&mut self) -> Vec<Order> {
         let most = self.settings.runs.min(LAG);
         std::iter::from_fn(|| if self.ordered < most { self.next() } else { None }).collect()

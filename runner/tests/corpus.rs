@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::common::cli::{bloodhound, code, json, text};
-use crate::common::{add_program, put, stack};
+use crate::common::{add_program, compile, put, repository, stack};
 use bloodhound_corpus::{Corpus, Entry};
 use bloodhound_decisions::{Choice, Part, Site};
 use serde_json::Value;
@@ -138,4 +138,37 @@ fn entries_that_are_damaged_out_of_date_or_fit_no_more_are_named_and_judged() {
     put(&dir, "bloodhound.yaml", &config);
     bloodhound(&dir, &["test", "--seeds", "2"]);
     assert!(!entries(&dir.join("own/corpus")).is_empty());
+}
+
+#[test]
+fn a_search_goes_on_from_what_other_campaigns_have_kept() {
+    let dir = failing("given");
+    // Behind a failure there is nothing to go on from.
+    let watcher = repository().join("runner/tests/shrink/watcher.c");
+    compile(&watcher, &dir.join("app/watcher"), &["-O1", "-DPAUSES=1000"]);
+    let kept = bloodhound(&dir, &["test", "--corpus", "corpus", "--seeds", "24"]);
+    assert_eq!(code(&kept), 0, "{}", text(&kept));
+    let entries = entries(&dir.join("corpus")).len();
+    let search = |more: &[&str]| {
+        let args = ["explore", "--strategy", "bfs", "--seed", "1000", "--runs", "16", "--no-shrink"];
+        let result = bloodhound(&dir, &[&args[..], more, &["--format", "json"]].concat());
+        assert!([0, 1].contains(&code(&result)), "{}", text(&result));
+        let answer = json(&result);
+        (answer["search"].clone(), digests(&answer))
+    };
+    let given = |jobs: &str, place: &str| {
+        // Each has the same corpus, to which it adds.
+        let copied =
+            std::process::Command::new("cp").args(["-r", "corpus", place]).current_dir(&dir).status();
+        assert!(copied.expect("cp").success());
+        search(&["--jobs", jobs, "--corpus", place, "--out", place])
+    };
+    let one = given("1", "one");
+    assert_eq!((&one.0["given"], &one.0["runs"]), (&Value::from(entries), &Value::from(16)));
+    assert_eq!(given("3", "three"), one, "the number of workers shows");
+    // From its first runs on, which without a corpus are all of new seeds.
+    let fresh = |search: &Value| search["runs_by_arm"]["fresh"].as_u64().expect("a number");
+    let none = search(&["--out", "none"]).0;
+    assert_eq!((fresh(&none), &none["given"]), (16, &Value::from(0)));
+    assert!(fresh(&one.0) < 14, "{}", one.0);
 }

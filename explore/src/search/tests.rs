@@ -190,3 +190,30 @@ proptest! {
         prop_assert_eq!(&orders(&settings), &all);
     }
 }
+
+#[test]
+fn what_it_is_given_is_gone_on_from_and_is_no_run() {
+    let settings = Settings { strategy: Strategy::CoverageGuided, ..settings(Strategy::CoverageGuided, 60) };
+    let given: Vec<Seen> = orders(&settings).iter().take(3).map(run).collect();
+    let begun = |given: &[Seen]| {
+        let mut search = Search::new(settings.clone(), chains());
+        given.iter().for_each(|seen| search.give(seen.clone()));
+        (search.frontier().len(), search.begin(), search)
+    };
+    let (none, first, _) = begun(&[]);
+    assert!(none == 0 && first.iter().all(|order| order.origin == Origin::Boot));
+    let (states, first, mut search) = begun(&given);
+    assert!(states >= 3, "{states}");
+    assert!(first.iter().any(|order| matches!(order.origin, Origin::State { .. })), "from its first runs on");
+    assert_eq!((search.given(), search.merged().0), (3, 0));
+    // It is the same each time, and has all of its runs.
+    assert_eq!(begun(&given).1, first);
+    let mut all = first;
+    let mut at = 0;
+    while at < all.len() {
+        let seen = run(&all[at]);
+        at += 1;
+        all.extend(search.merge(Some(seen)));
+    }
+    assert_eq!((all.len(), search.merged().0), (60, 60));
+}

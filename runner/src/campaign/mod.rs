@@ -435,7 +435,8 @@ impl Campaign<'_> {
         }
         if strategy.is_guided() {
             let settings = self.args.settings(&session, &self.seeds);
-            let hunt = Hunt { session, chosen, boots, watch, settings };
+            let given = order.cases().iter().map(|case| case.log.clone()).collect();
+            let hunt = Hunt { session, chosen, boots, watch, settings, given };
             return explore::run_all(hunt, jobs, &mut collector);
         }
         Ok(())

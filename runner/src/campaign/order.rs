@@ -59,6 +59,11 @@ impl Order {
         self.among_first.contains(&seed)
     }
 
+    /// All cases.
+    pub fn cases(&self) -> &[Case] {
+        &self.cases
+    }
+
     /// A case.
     pub fn case(&self, place: usize) -> &Case {
         &self.cases[place]

@@ -5,6 +5,7 @@
 //! and reports are the same for any number of workers; only --timeout and what the host refuses cut a search.
 
 mod carry;
+mod given;
 mod journal;
 mod observe;
 mod workers;
@@ -99,6 +100,8 @@ pub struct Summary {
     runs: u64,
     newest: u64,
     seeds: u64,
+    /// Runs of the corpus from which it went on.
+    given: u64,
     states: usize,
     come_to: u64,
     features: usize,
@@ -117,6 +120,7 @@ impl Summary {
             runs,
             newest,
             seeds: search.seeds(),
+            given: search.given(),
             states: search.frontier().len(),
             come_to: search.frontier().come_to(),
             features: search.features().len(),
@@ -130,8 +134,12 @@ impl Summary {
     pub fn text(&self) -> String {
         let arms: Vec<String> = self.arms.iter().map(|(name, runs)| format!("{runs} {name}")).collect();
         let full = if self.full { ", and no room for more" } else { "" };
+        let given = match self.given {
+            0 => String::new(),
+            runs => format!("; it was given what {runs} entries of the corpus show"),
+        };
         format!(
-            "search: {}, {} states kept of {}, {} features{full} ({} of them in one run only; the last new one in run {} of {}); runs: {}",
+            "search: {}, {} states kept of {}, {} features{full} ({} of them in one run only; the last new one in run {} of {}); runs: {}{given}",
             self.strategy.name(),
             self.states,
             self.come_to,
@@ -147,7 +155,7 @@ impl Summary {
     pub fn json(&self) -> Json {
         let arms = self.arms.iter().map(|(name, runs)| ((*name).to_owned(), Json::from(*runs)));
         json!({
-            "strategy": self.strategy.name(), "runs": self.runs, "seeds": self.seeds, "states": self.states,
+            "strategy": self.strategy.name(), "runs": self.runs, "seeds": self.seeds, "given": self.given, "states": self.states,
             "states_come_to": self.come_to, "features": self.features, "features_are_full": self.full, "features_seen_once": self.singletons,
             "last_new_in_run": self.newest, "runs_by_arm": arms.collect::<serde_json::Map<_, _>>(),
         })

@@ -9,10 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
 use bloodhound_abi::SimTime;
+use bloodhound_decisions::Log;
 use bloodhound_explore::{Order, Origin, Search, Seen, Settings};
 use bloodhound_sim::faults::fault_chains;
 
 use super::carry::{Points, carry};
+use super::given::give;
 use super::observe::{Eyes, seen};
 use super::{Journal, Summary};
 use crate::boots::Boots;
@@ -32,6 +34,8 @@ pub struct Hunt {
     pub boots: Arc<Boots>,
     pub watch: Arc<Watch>,
     pub settings: Settings,
+    /// Runs of the corpus from which it goes on as well.
+    pub given: Vec<Log>,
 }
 
 /// What all workers share.
@@ -180,6 +184,10 @@ impl Shared {
 pub fn run_all(hunt: Hunt, jobs: usize, collector: &mut Collector<'_>) -> Result<(), Failure> {
     let chains = fault_chains(&hunt.session.scenario);
     let mut search = Search::new(hunt.settings.clone(), chains);
+    if !give(&hunt, &hunt.given, jobs, &mut search)? {
+        collector.totals.search = Some(Summary::of(&search));
+        return Ok(());
+    }
     let mut first = VecDeque::from(search.begin());
     let next = again(&mut search, &mut first, collector)?;
     if collector.totals.failed_fast || search.merged().0 >= hunt.settings.runs {
