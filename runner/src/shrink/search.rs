@@ -31,8 +31,8 @@ const FEW: usize = 5;
 /// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
 const SLACK: u64 = 2000 * MILLIS;
 /// When the searches of faults and then of operations have to end, in hundredths of the time, if there is a time.
-const FAULTS: u32 = 55;
-const OPERATIONS: u32 = 80;
+const FAULTS: u32 = 68;
+const OPERATIONS: u32 = 86;
 const WHOLE: u32 = 100;
 /// Runs that failed and may be looked at next.
 const REMEMBERED: usize = 8;
