@@ -40,7 +40,7 @@ impl Default for Classes {
 }
 
 /// Whether a feature is about an event of a node.
-pub(crate) fn is_event(feature: u64) -> bool {
+pub fn is_event(feature: u64) -> bool {
     feature & EVENT != 0
 }
 

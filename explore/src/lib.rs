@@ -16,7 +16,7 @@ mod strategy;
 
 pub use arms::{Arm, Arms};
 pub use branch::Planned;
-pub use features::{CLASS_BITS, EVENT, Features};
+pub use features::{CLASS_BITS, EVENT, Features, is_event};
 pub use frontier::{Frontier, Prefer, State, StateId};
 pub use search::{LAG, Order, Origin, RULES, Search, Seen, Settings};
 pub use strategy::Strategy;

@@ -89,7 +89,8 @@ pub struct Seen {
     pub log: Arc<Log>,
     /// The moments from which others may go on, rising; the first is that at which the stack was ready.
     pub moments: Vec<u64>,
-    /// Its features, each with the time at which it was seen first.
+    /// Its features, each with the time at which it was seen first. Asked for are the times of what is new, of events where the run begins at its boot, and
+    /// whether the others came behind the moment from which the run goes on: nothing else of them is in a journal.
     pub features: Vec<(u64, u64)>,
     /// How near it came to a violation, in millionths.
     pub nearness: u32,

@@ -104,7 +104,8 @@ fn a_search_that_is_killed_goes_on_where_it_was() {
     let kills = seeds_or(5);
     let dir = watched("resume-killed");
     // A process is killed when it has made four or five runs on average, so runs are left for the last one.
-    let runs = 60.max(kills * 8);
+    // What the search learned is asked for by the hundred that come behind.
+    let runs = 160.max(kills * 8);
     let whole = searched(&dir, "whole", runs, &["--jobs", "2"]);
     let mut dice = Dice::new(kills);
     let mut said = BTreeSet::new();

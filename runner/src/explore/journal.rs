@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bloodhound_abi::SimTime;
 use bloodhound_corpus::{Corpus, Entry, Search as File};
 use bloodhound_decisions::{Choice, Log};
-use bloodhound_explore::{Planned, RULES, Seen, Settings};
+use bloodhound_explore::{Planned, RULES, Seen, Settings, is_event};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -119,7 +119,13 @@ struct Numbers {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Shown {
+    /// The moment up to which it is the run from which it went on. What was seen until then a search does not learn of it, so it is left out.
+    #[serde(default)]
+    from: Option<u64>,
     features: Numbers,
+    /// The times of the events that are not new, of a run from the boot on. Of others nobody asks for the time.
+    #[serde(default)]
+    times: Vec<u64>,
     nearness: u32,
     cost: u64,
     failed: bool,
@@ -164,9 +170,16 @@ impl Book {
         numbers
     }
 
-    /// In rising order. What was not new has no time: nobody asks for it. `None`: a place that is none.
-    fn read(&mut self, numbers: &Numbers) -> Option<Vec<(u64, u64)>> {
-        let old = numbers.old.iter().map(|place| Some((*self.names.get(*place as usize)?, 0)));
+    /// In rising order; `time` is asked for those that were not new, in the order in which they were written. `None`: a place, or a time, that is none.
+    fn read(
+        &mut self,
+        numbers: &Numbers,
+        mut time: impl FnMut(u64) -> Option<u64>,
+    ) -> Option<Vec<(u64, u64)>> {
+        let old = numbers.old.iter().map(|place| {
+            let feature = *self.names.get(*place as usize)?;
+            Some((feature, time(feature)?))
+        });
         let mut all = old.collect::<Option<Vec<(u64, u64)>>>()?;
         numbers.new.iter().for_each(|(feature, _)| self.add(*feature));
         all.extend(&numbers.new);
@@ -183,20 +196,30 @@ struct Books {
 }
 
 impl Shown {
-    fn of(seen: &Seen, has_states: bool, book: &mut Book) -> Shown {
+    fn of(seen: &Seen, (from, has_states): (Option<u64>, bool), book: &mut Book) -> Shown {
         let states = has_states.then(|| OfStates {
             log: (*seen.log).clone(),
             moments: seen.moments.clone(),
             faults: seen.faults.iter().map(|f| (f.happens.to_string(), f.bound, f.at)).collect(),
             draws: seen.draws.iter().map(|(choice, at)| (choice.to_string(), *at)).collect(),
         });
-        let features = book.write(seen.features.iter().copied());
-        Shown { features, nearness: seen.nearness, cost: seen.cost, failed: seen.failed, states }
+        let learned = seen.features.iter().copied().filter(|(_, at)| from.is_none_or(|from| *at > from));
+        let is_asked =
+            |feature: u64| from.is_none() && is_event(feature) && book.place.contains_key(&feature);
+        let times = learned.clone().filter(|(feature, _)| is_asked(*feature)).map(|(_, at)| at).collect();
+        let features = book.write(learned);
+        Shown { from, features, times, nearness: seen.nearness, cost: seen.cost, failed: seen.failed, states }
     }
 
     fn seen(&self, book: &mut Book) -> Option<Seen> {
+        let mut times = self.times.iter().copied();
+        let time = |feature: u64| match self.from {
+            None if is_event(feature) => times.next(),
+            None => Some(0),
+            Some(from) => from.checked_add(1),
+        };
         let mut seen = Seen {
-            features: book.read(&self.features)?,
+            features: book.read(&self.features, time)?,
             nearness: self.nearness,
             cost: self.cost,
             failed: self.failed,
@@ -388,7 +411,7 @@ impl Journal {
         let number = self.made - self.written.len() as u64;
         let Books { shown: book, reached } = &mut self.books;
         let seen = written.shown.map(|shown| shown.seen(book));
-        let reached = written.reached.map(|numbers| reached.read(&numbers));
+        let reached = written.reached.map(|numbers| reached.read(&numbers, |_| Some(0)));
         let mut record = written.record;
         if record.seed != number || matches!(seen, Some(None)) || matches!(reached, Some(None)) {
             return Err(self.wrong(&format!("what the journal says of run {number} makes no sense")));
@@ -398,11 +421,11 @@ impl Journal {
         Ok(Some(Step { record, seen: seen.flatten(), reached }))
     }
 
-    /// What the search has learned from the run that is recorded next; `has_states`: it goes on from it.
-    pub fn shows(&mut self, seen: Option<&Seen>, has_states: bool) {
+    /// What the search has learned from the run that is recorded next, which went on from another one at `from`; `has_states`: the search goes on from it.
+    pub fn shows(&mut self, seen: Option<&Seen>, from: Option<u64>, has_states: bool) {
         if !self.closed {
             let book = &mut self.books.shown;
-            self.shown = Some(seen.map(|seen| Shown::of(seen, has_states, book)));
+            self.shown = Some(seen.map(|seen| Shown::of(seen, (from, has_states), book)));
         }
     }
 
@@ -460,4 +483,59 @@ fn is_step(record: &SeedRecord) -> bool {
         Some(Unjudged::Bug(_) | Unjudged::Host(_) | Unjudged::Interrupted | Unjudged::TimedOut) => false,
     };
     ended && record.findings.iter().all(|found| found.kept.is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use bloodhound_decisions::Dice;
+    use bloodhound_explore::EVENT;
+
+    use super::*;
+
+    /// What a search learns of runs is the same from what is written of them.
+    #[test]
+    fn a_search_learns_the_same_from_the_journal() {
+        let (mut dice, mut here, mut there) = (Dice::new(7), Book::default(), Book::default());
+        for run in 0..200 {
+            let mut all = BTreeMap::new();
+            for _ in 0..60 {
+                let feature = dice.below(300) | if dice.below(3) == 0 { EVENT } else { 0 };
+                all.insert(feature, 1 + dice.below(1000));
+            }
+            let from = (run % 2 == 1).then(|| dice.below(1000));
+            let seen = Seen { features: all.into_iter().collect(), nearness: run, ..Seen::default() };
+            let is_known = |feature: &u64, book: &Book| book.place.contains_key(feature);
+            let asked: Vec<(u64, u64)> = seen
+                .features
+                .iter()
+                .filter(|(_, at)| from.is_none_or(|from| *at > from))
+                .map(|(feature, at)| {
+                    let timed = from.is_none() && is_event(*feature) || !is_known(feature, &here);
+                    (*feature, if timed { *at } else { from.map_or(0, |from| from + 1) })
+                })
+                .collect();
+            let text = serde_json::to_string(&Shown::of(&seen, (from, false), &mut here)).expect("text");
+            let shown: Shown = serde_json::from_str(&text).expect("what was written");
+            let again = shown.seen(&mut there).expect("it makes sense");
+            assert_eq!((again.features, again.nearness), (asked, run), "run {run}");
+        }
+        assert_eq!(here.names, there.names);
+    }
+
+    #[test]
+    fn times_that_are_missing_make_no_sense() {
+        let mut book = Book::default();
+        book.add(EVENT);
+        let numbers = Numbers { new: Vec::new(), old: vec![0] };
+        let shown = Shown {
+            from: None,
+            features: numbers,
+            times: Vec::new(),
+            nearness: 0,
+            cost: 0,
+            failed: false,
+            states: None,
+        };
+        assert!(shown.seen(&mut book).is_none());
+    }
 }

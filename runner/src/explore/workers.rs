@@ -300,6 +300,7 @@ impl Taker<'_, '_> {
         // Want of memory says nothing of the run: it is no step of the journal, and a process that goes on makes it again.
         let is_answer = !matches!(ended, Ended::TooLarge);
         let (result, seen) = looked_at(ended, &self.shared.hunt.watch);
+        let origin = result.as_ref().ok().and_then(|ran| ran.outcome.numbered?.at);
         // What has ended behind a run that never will teaches nothing.
         let in_order = number == self.next;
         let first = self.search.frontier().come_to();
@@ -308,10 +309,9 @@ impl Taker<'_, '_> {
             order = self.search.merge(seen.clone());
             let has_states = self.search.frontier().come_to() > first;
             if is_answer && let Some(journal) = self.collector.journal() {
-                journal.shows(seen.as_ref(), has_states);
+                journal.shows(seen.as_ref(), origin.map(|at| at.0), has_states);
             }
         }
-        let origin = result.as_ref().ok().and_then(|ran| ran.outcome.numbered?.at);
         self.count(Task::Run(number + 1), result);
         if !in_order {
             return;
