@@ -72,7 +72,7 @@ class Primary:
         started = time.monotonic()
         self.recovering_until = started + RECOVERY if self.log.records else 0
         # A copy may have a lease of the life before this one.
-        self.granted_until = started + LEASE if self.log.records else 0
+        self.granted_until = started + LEASE
         self.copy, self.alone, self.unmerged, self.merge_at = None, False, [], None
 
     def start(self):

@@ -195,8 +195,9 @@ impl Search {
         let new = self.features.learn(seen.features.iter());
         self.nearest = self.nearest.max(seen.nearness);
         self.given += 1;
-        if !seen.failed && self.settings.strategy.is_guided() {
-            self.add_states(seen, &new, 0, (None, 0, 0));
+        let depth = u32::try_from(seen.log.epochs.len()).unwrap_or(u32::MAX);
+        if !seen.failed && depth <= self.settings.max_depth && self.settings.strategy.is_guided() {
+            self.add_states(seen, &new, 0, (None, depth, 0));
             self.frontier.evict(&self.features, self.settings.prefer);
         }
     }

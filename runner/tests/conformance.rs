@@ -133,7 +133,7 @@ fn observing_platforms() -> &'static [Option<&'static str>] {
 
 /// Whether there is a KVM that does not trap all it must, and no platform is asked for: what programs do on it is compared with nothing
 /// but what they do on it when they are observed.
-fn odd_kvm() -> bool {
+pub fn odd_kvm() -> bool {
     static ODD: OnceLock<bool> = OnceLock::new();
     *ODD.get_or_init(|| platform().is_none() && platform_is_there("kvm") == (true, false))
 }

@@ -1,5 +1,5 @@
 //! The planted bugs of examples/deep: the faults of which each consists show it, on every platform with one digest, and show nothing in the
-//! service without bugs. Searches need minutes for them: `cargo xtask experiment` has these (docs/experiment.md).
+//! service without bugs. Searches need minutes for them: `cargo xtask experiment --bug examples/deep/bugs/NAME.yaml` (docs/experiment.md).
 
 use crate::common::*;
 

@@ -412,7 +412,7 @@ fn machines_share_a_corpus_in_a_bucket() {
     let all = text(&merged);
     assert!(code(&merged) == 1 && all.contains("of the corpus (seed "), "{all}");
     assert!(all.contains("violates stays: see the reports of the part that ran it"), "{all}");
-    // Workers and a search have it too, and nothing is lost that two of them add.
+    // Workers and a search have it too.
     let worker =
         ["--first-seed", "2000", "--seeds", "6", "--store", "s3://runs/w", "--worker", "a", "--out", "w"];
     let (_, worker) = with_corpus(&dir, &environment, &worker);

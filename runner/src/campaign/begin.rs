@@ -114,7 +114,7 @@ pub fn keep(
     session: &Session,
     seeds: &Seeds,
     totals: &Totals,
-    (dir, joinable): (&Path, bool),
+    (dir, joinable, entries): (&Path, bool, Option<u64>),
 ) -> Result<Option<Keep>, Failure> {
     if !joinable {
         let forgot = forget(dir);
@@ -137,6 +137,7 @@ pub fn keep(
         seeds: seeds.all,
         part: args.sharing.part(),
         inputs: Vec::new(),
+        entries,
         ended: None,
     };
     let stale = Duration::from_nanos(args.sharing.worker_timeout);

@@ -143,9 +143,11 @@ pub fn campaign(
     totals.is_part = args.sharing.part() != Part::All;
     // Results that can be joined are those of seeds alone. A part tells of its other cases how they ended.
     let joinable = !args.live && !guided && (keeping.is_none() || totals.is_part);
+    let entries = keeping.as_ref().map(|keeping| keeping.cases().len() as u64);
     let settings = args.settings(&session, &seeds);
     let begun = begin::search(journal, keeping.as_mut(), &settings);
-    let keep = begun.and_then(|()| begin::keep(args, &session, &seeds, &totals, (&reports.dir, joinable)));
+    let keep =
+        begun.and_then(|()| begin::keep(args, &session, &seeds, &totals, (&reports.dir, joinable, entries)));
     let keep = match keep {
         Ok(keep) => keep,
         Err(failure) => {

@@ -117,6 +117,12 @@ pub fn lasting(log: &Log) -> Log {
     log
 }
 
+/// The mark of a violation as an entry tells it: `PROPERTY (KIND)`.
+fn mark(violated: &str) -> Option<u64> {
+    let (property, kind) = violated.strip_suffix(')')?.rsplit_once(" (")?;
+    Some(features::violation(property, kind))
+}
+
 /// Whether a shard runs an entry: by its name alone, whatever else others have put into the corpus meanwhile.
 fn dealt(name: &str, shard: Shard) -> bool {
     let number = name.get(..15).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default();
@@ -206,6 +212,7 @@ impl Keeping {
             };
             if !here {
                 known_by_others.extend(kept.entry.features.iter().copied().filter(|_| !kept.stale));
+                known_by_others.extend(kept.entry.violated.iter().filter_map(|violated| mark(violated)));
             } else if is_seed && seeds.contains(log.seed) && !matches!(part, Part::Worker(_)) {
                 first.insert(log.seed, known);
             } else {

@@ -14,6 +14,7 @@ use bloodhound_corpus::{EntryFiles, about, is_entry, is_of_this_version};
 use bloodhound_store::{Place, Store, token};
 
 use super::failure;
+use crate::output;
 use crate::session::Failure;
 
 /// What says that it is a corpus.
@@ -22,6 +23,10 @@ const ABOUT: &str = "corpus.json";
 const ENTRIES: &str = "entries/";
 /// The token of the process that takes entries out.
 const TRIM: &str = "trim";
+/// Who takes entries out for longer than so many seconds was killed.
+const LONGEST_TRIM: u64 = 900;
+/// The file of the directory that names the bucket and the entries that it has had.
+const KNOWN: &str = "bucket";
 
 /// See the module's text.
 #[derive(Debug)]
@@ -29,19 +34,29 @@ pub struct Shared {
     store: Store,
     dir: PathBuf,
     files: EntryFiles,
-    /// What the bucket had at the beginning.
+    /// What the bucket has had, as far as this directory knows: what is not there any more was taken out.
     before: BTreeSet<String>,
-    /// Who was taking entries out then. One that still does at the end was killed.
-    trimming: Option<Vec<u8>>,
 }
 
 /// What became of the bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HandedOn {
     /// Entries that were put into it.
     pub added: u64,
     /// Entries that were taken out of it.
     pub removed: u64,
+    /// Why others stay in it.
+    pub trouble: Option<String>,
+}
+
+/// What an earlier campaign with this directory knew of the bucket.
+fn handed_on_before(dir: &Path, place: &Place) -> Vec<String> {
+    let text = std::fs::read_to_string(dir.join(KNOWN)).unwrap_or_default();
+    let mut lines = text.lines().map(str::to_owned);
+    match lines.next() {
+        Some(of) if of == place.to_string() => lines.filter(|name| is_entry(name)).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn broken(error: bloodhound_store::Error) -> Failure {
@@ -75,8 +90,9 @@ impl Shared {
             }
             before.insert(name);
         }
-        let trimming = store.get(TRIM).map_err(broken)?;
-        Ok(Shared { store, dir: dir.to_path_buf(), files, before, trimming })
+        // An earlier campaign with this directory may have put there what another machine has taken out.
+        before.extend(handed_on_before(dir, place));
+        Ok(Shared { store, dir: dir.to_path_buf(), files, before })
     }
 
     /// Puts what is new into the bucket, and takes out what the campaign has taken out of its directory.
@@ -104,35 +120,69 @@ impl Shared {
             self.store.put(&format!("{ENTRIES}{name}"), &bytes).map_err(broken)?;
             added += 1;
         }
+        let known: Vec<&String> = own.union(&self.before).collect();
+        let text = std::iter::once(self.store.place().to_string()).chain(known.into_iter().cloned());
+        let text = text.collect::<Vec<_>>().join("\n");
+        output::write_file(&self.dir.join(KNOWN), text).map_err(|e| Failure::environment(e.to_string()))?;
         let out: Vec<&String> =
             self.before.iter().filter(|name| !own.contains(*name) && there.contains(*name)).collect();
-        let removed = if out.is_empty() { 0 } else { self.take_out(&own, &out)? };
-        Ok(HandedOn { added, removed })
+        let removed = if out.is_empty() { Ok(0) } else { self.take_out(&own, &out) };
+        // Nothing is lost by that: the next campaign takes them out.
+        let (removed, trouble) =
+            removed.map_or_else(|failure| (0, Some(failure.text)), |count| (count, None));
+        Ok(HandedOn { added, removed, trouble })
     }
 
     /// Takes entries out, if nobody else does so now, and everything is there by which they were found to be superfluous: two processes that each keep
     /// another one of two entries must not take out both.
     fn take_out(&self, own: &BTreeSet<String>, out: &[&String]) -> Result<u64, Failure> {
-        let token = token().map_err(|e| Failure::environment(format!("no random numbers: {e}")))?;
+        let random = token().map_err(|e| Failure::environment(format!("no random numbers: {e}")))?;
+        let token = format!("{random} {}", seconds());
         if !self.store.create(TRIM, token.as_bytes()).map_err(broken)? {
-            let by = self.store.get(TRIM).map_err(broken)?;
-            if by.is_some() && by == self.trimming {
-                // The next campaign may.
+            // One that was killed is in nobody's way for long: the next campaign may take entries out.
+            if let Some(by) = self.store.get(TRIM).map_err(broken)?
+                && is_of_a_killed_one(&by, seconds())
+            {
                 self.store.remove(TRIM).map_err(broken)?;
             }
             return Ok(0);
         }
-        let there = names(&self.store)?;
+        let removed = self.take_out_as(&token, own, out);
+        if self.has_token(&token)? {
+            self.store.remove(TRIM).map_err(broken)?;
+        }
+        removed
+    }
+
+    fn take_out_as(&self, token: &str, own: &BTreeSet<String>, out: &[&String]) -> Result<u64, Failure> {
         let mut removed = 0;
-        if own.is_subset(&there) {
+        if own.is_subset(&names(&self.store)?) {
             for name in out {
+                if !self.has_token(token)? {
+                    break;
+                }
                 self.store.remove(&format!("{ENTRIES}{name}")).map_err(broken)?;
                 removed += 1;
             }
         }
-        self.store.remove(TRIM).map_err(broken)?;
         Ok(removed)
     }
+
+    fn has_token(&self, token: &str) -> Result<bool, Failure> {
+        Ok(self.store.get(TRIM).map_err(broken)?.is_some_and(|by| by == token.as_bytes()))
+    }
+}
+
+/// Seconds of the host's clock.
+fn seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Whether who has this token has been at it for so long that it must have been killed.
+fn is_of_a_killed_one(token: &[u8], now: u64) -> bool {
+    let text = String::from_utf8_lossy(token);
+    let begun = text.split(' ').nth(1).and_then(|seconds| seconds.parse::<u64>().ok());
+    begun.is_none_or(|begun| now.saturating_sub(begun) > LONGEST_TRIM)
 }
 
 /// The entries of a bucket. What is called otherwise is none.
@@ -180,12 +230,16 @@ mod tests {
         let first = Shared::bring(&place, &dir.join("first")).expect("brought");
         put(&first, 1);
         put(&first, 2);
-        assert_eq!(first.hand_on().expect("handed on"), HandedOn { added: 2, removed: 0 });
+        assert_eq!(first.hand_on().expect("handed on"), HandedOn { added: 2, ..HandedOn::default() });
         let second = Shared::bring(&place, &dir.join("second")).expect("brought");
         assert_eq!(second.files.names().expect("names"), [entry(1), entry(2)]);
         put(&second, 3);
         take(&second, 1);
-        assert_eq!(second.hand_on().expect("handed on"), HandedOn { added: 1, removed: 1 });
+        assert_eq!(second.hand_on().expect("handed on"), HandedOn { added: 1, removed: 1, trouble: None });
+        assert_eq!(there(&first), [entry(2), entry(3)]);
+        // A directory that is used again does not bring back what others have taken out.
+        let again = Shared::bring(&place, &dir.join("first")).expect("brought");
+        assert_eq!(again.hand_on().expect("handed on"), HandedOn::default());
         assert_eq!(there(&first), [entry(2), entry(3)]);
         assert_eq!(first.store.get(TRIM).expect("read"), None);
         std::fs::remove_dir_all(dir).expect("removed");
@@ -216,12 +270,17 @@ mod tests {
         put(&first, 1);
         put(&first, 2);
         first.hand_on().expect("handed on");
-        first.store.put(TRIM, b"of a killed one").expect("written");
-        for (name, removed) in [("a", 0), ("b", 1)] {
+        let token = |since: u64| format!("0123 {}", seconds() - since);
+        first.store.put(TRIM, token(60).as_bytes()).expect("written");
+        let next = |name: &str| {
             let next = Shared::bring(&place, &dir.join(name)).expect("brought");
             take(&next, 1);
-            assert_eq!(next.hand_on().expect("handed on").removed, removed, "{name}");
-        }
+            next.hand_on().expect("handed on").removed
+        };
+        assert_eq!((next("a"), next("b")), (0, 0), "another one is at it");
+        first.store.put(TRIM, token(LONGEST_TRIM + 60).as_bytes()).expect("written");
+        assert_eq!((next("c"), next("d")), (0, 1), "it was killed");
+        assert_eq!(first.store.get(TRIM).expect("read"), None);
         std::fs::remove_dir_all(dir).expect("removed");
     }
 

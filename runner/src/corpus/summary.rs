@@ -107,13 +107,17 @@ impl Summary {
                 )
             }
         };
-        let handed_on = |done: HandedOn| {
+        let handed_on = |done: &HandedOn| {
+            let stay =
+                done.trouble.as_ref().map(|why| format!("; others that are not needed stay in it: {why}"));
             format!(
-                "corpus: {} entries were put into the bucket, {} were taken out of it",
-                done.added, done.removed
+                "corpus: {} entries were put into the bucket, {} were taken out of it{}",
+                done.added,
+                done.removed,
+                stay.unwrap_or_default()
             )
         };
-        let shared = self.handed_on.map(handed_on).into_iter().collect();
+        let shared = self.handed_on.as_ref().map(handed_on).into_iter().collect();
         [vec![of, now], shared, growth(&self.growth, self.is_search)].concat()
     }
 
@@ -144,7 +148,7 @@ impl Summary {
             "added": self.added,
             "changed": self.refreshed,
             "now": trimmed,
-            "bucket": self.handed_on.map(|done| json!({"added": done.added, "removed": done.removed})),
+            "bucket": self.handed_on.as_ref().map(|done| json!({"added": done.added, "removed": done.removed})),
             "growth": {
                 "runs": growth.runs(),
                 "features": growth.features(),

@@ -184,9 +184,12 @@ impl Shared {
 pub fn run_all(hunt: Hunt, jobs: usize, collector: &mut Collector<'_>) -> Result<(), Failure> {
     let chains = fault_chains(&hunt.session.scenario);
     let mut search = Search::new(hunt.settings.clone(), chains);
-    if !give(&hunt, &hunt.given, jobs, &mut search)? {
+    let given = give(&hunt, &hunt.given, &mut search);
+    if !matches!(given, Ok(true)) {
+        // What a process before has made is counted all the same.
+        while collector.again()?.is_some() {}
         collector.totals.search = Some(Summary::of(&search));
-        return Ok(());
+        return given.map(drop);
     }
     let mut first = VecDeque::from(search.begin());
     let next = again(&mut search, &mut first, collector)?;

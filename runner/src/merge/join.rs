@@ -251,12 +251,41 @@ impl Joined {
     pub fn regressions(&self) -> Vec<Trouble> {
         let ended = self.manifests.iter().filter_map(|manifest| manifest.ended.as_ref());
         let mut out: Vec<Trouble> = Vec::new();
-        for trouble in ended.flat_map(|ended| &ended.regressions) {
-            if !out.contains(trouble) {
-                out.push(trouble.clone());
+        for trouble in ended.flat_map(|ended| &ended.regressions).cloned().chain(self.entries()) {
+            if !out.contains(&trouble) {
+                out.push(trouble);
             }
         }
         out
+    }
+
+    /// The parts that have not judged all entries of the corpus which they had to run, and no other part has for them: a shard that was run again, or another
+    /// worker, as each worker runs all.
+    fn entries(&self) -> Vec<Trouble> {
+        let is_same = |one: &Part, other: &Part| match (one, other) {
+            (Part::Worker(_), Part::Worker(_)) => true,
+            _ => one == other,
+        };
+        let judged = |manifest: &Manifest| manifest.ended.as_ref().map_or(0, |ended| ended.entries_judged);
+        let is_whole =
+            |manifest: &&Manifest| manifest.ended.is_some() && Some(judged(manifest)) >= manifest.entries;
+        let stopped = |manifest: &Manifest| manifest.ended.as_ref().is_some_and(|ended| ended.failed_fast);
+        let with: Vec<&Manifest> =
+            self.manifests.iter().filter(|manifest| manifest.entries.is_some()).collect();
+        let whole: Vec<&Manifest> = with.iter().copied().filter(is_whole).collect();
+        let open = with.iter().filter(|manifest| {
+            !stopped(manifest) && !whole.iter().any(|other| is_same(&other.part, &manifest.part))
+        });
+        let told = open.map(|manifest| Trouble {
+            code: exit::INCONCLUSIVE,
+            text: format!(
+                "{}: {} of {} entries of its corpus were judged, as far as it has told: run it again with its corpus",
+                manifest.part,
+                judged(manifest),
+                manifest.entries.unwrap_or_default()
+            ),
+        });
+        told.collect()
     }
 
     /// Puts into the totals what keeps the campaign from being one.

@@ -288,6 +288,7 @@ fn leave(out: &Path, joined: &Joined, totals: &Totals, code: u8, lines: &str) ->
         seeds: range.count,
         part: Part::All,
         inputs: joined.inputs(),
+        entries: None,
         ended: Some(Ended { regressions: joined.regressions(), ..Ended::of(totals, code) }),
     };
     manifest.write(out).map_err(cannot)

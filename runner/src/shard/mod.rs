@@ -1,7 +1,7 @@
 //! Campaigns that are shared out: which seeds a shard runs, and what it leaves for [`crate::merge`].
 //!
 //! Key types: [`Shard`] (`--shard i/n`), [`Manifest`] (shard.json: of which campaign, and how it ended), [`results`] (results.jsonl: a line
-//! for each seed). `test` writes both beside its reports, unless it is live, a search or has a corpus.
+//! for each seed). `test` writes both beside its reports, unless it is live, a search, or has a corpus and is not shared out.
 //!
 //! Modules: `results` (the lines), `share` (what is put into a store, and from whom), `claims` (ranges of seeds that workers take from a store).
 //! Neighbours: `campaign` runs the seeds, `bloodhound_store` keeps what is shared, `merge` joins.
@@ -17,7 +17,7 @@ use bloodhound_explore::Strategy;
 use bloodhound_faults::Kind;
 use serde::{Deserialize, Serialize};
 
-use crate::campaign::totals::{Totals, Trouble};
+use crate::campaign::totals::{Totals, Trouble, Unjudged};
 use crate::coverage::Thresholds;
 use crate::exit;
 use crate::finding::InputRecord;
@@ -224,6 +224,9 @@ pub struct Ended {
     pub troubles: Vec<Trouble>,
     /// The regression cases, and the entries of the corpus, that fail or have no verdict.
     pub regressions: Vec<Trouble>,
+    /// How many entries of the corpus were judged.
+    #[serde(default)]
+    pub entries_judged: u64,
 }
 
 impl Ended {
@@ -237,6 +240,7 @@ impl Ended {
             least: totals.least,
             troubles: totals.troubles.clone(),
             regressions: regressed(totals),
+            entries_judged: totals.judged_cases,
         }
     }
 }
@@ -258,10 +262,10 @@ fn regressed(totals: &Totals) -> Vec<Trouble> {
         text: format!("the {name} {what}: see the reports of the part that ran it"),
     };
     let failed = totals.failed_cases.iter().map(|(name, what)| entry(exit::FINDINGS, name, what));
-    let open = totals.unjudged_cases.iter().map(|(name, why)| {
-        // That it was stopped is no fault of anything, but nobody else runs it.
-        entry(why.code(), name, "has no verdict")
-    });
+    // Of those that were not judged for want of time another part may tell: whoever joins them counts.
+    let stopped = |why: &Unjudged| matches!(why.code(), exit::INTERRUPTED | exit::INCONCLUSIVE);
+    let open = totals.unjudged_cases.iter().filter(|(_, why)| !stopped(why));
+    let open = open.map(|(name, why)| entry(why.code(), name, "has no verdict"));
     totals.regressions.iter().filter_map(told).chain(failed).chain(open).collect()
 }
 
@@ -279,6 +283,9 @@ pub struct Manifest {
     pub part: Part,
     /// Files of the host that its runs saw, those of the boot from its end on; digests of small ones are salted with that of the plan.
     pub inputs: Vec<InputRecord>,
+    /// How many entries of a corpus it is to run beside its seeds; `None`: it has no corpus.
+    #[serde(default)]
+    pub entries: Option<u64>,
     /// `None` as long as it runs, or if it was killed.
     pub ended: Option<Ended>,
 }

@@ -29,7 +29,7 @@ pub fn manifest(part: Part) -> Manifest {
         code: None,
     };
     let (inputs, ended) = (Vec::new(), Some(Ended::default()));
-    Manifest { format: FORMAT, identity, first_seed: 0, seeds: 10, part, inputs, ended }
+    Manifest { format: FORMAT, identity, first_seed: 0, seeds: 10, part, inputs, entries: None, ended }
 }
 
 /// A seed in which everything held.

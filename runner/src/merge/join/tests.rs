@@ -288,3 +288,28 @@ fn the_last_seeds_that_there_are_can_be_missing() {
     assert_eq!(joined.missing, [Range { first: u64::MAX - 2, count: 2 }]);
     assert_eq!(joined.spans, [Range { first: u64::MAX - 2, count: 3 }]);
 }
+
+#[test]
+fn entries_of_a_corpus_that_nobody_has_judged_are_told() {
+    let part = |part: Part, records: Vec<SeedRecord>, judged: Option<u64>| {
+        let mut manifest = manifest(part.clone());
+        manifest.entries = Some(3);
+        manifest.ended = judged
+            .map(|judged| crate::shard::Ended { entries_judged: judged, ..crate::shard::Ended::default() });
+        Piece::test(&part.to_string(), Some(manifest), records)
+    };
+    let shard = |index, records, judged| part(Part::Shard(Shard { index, of: 2 }), records, judged);
+    let codes = |pieces: &[Piece]| totals(&Joined::of(pieces).expect("they fit"), None).1;
+    assert_eq!(codes(&[shard(1, even(), Some(3)), shard(2, odd(), Some(3))]), [] as [u8; 0]);
+    // It was killed behind its last seed, or had no time for all of them.
+    for judged in [None, Some(2)] {
+        let half = || [shard(1, even(), Some(3)), shard(2, odd(), judged)];
+        assert_eq!(codes(&half()), [exit::INCONCLUSIVE], "{judged:?}");
+        let [one, two] = half();
+        assert_eq!(codes(&[one, two, shard(2, vec![], Some(3))]), [] as [u8; 0], "it was run again");
+    }
+    // Each worker runs all.
+    let worker = |name: &str, records, judged| part(Part::Worker(name.to_owned()), records, judged);
+    assert_eq!(codes(&[worker("a", even(), Some(3)), worker("b", odd(), None)]), [] as [u8; 0]);
+    assert_eq!(codes(&[worker("a", even(), Some(1)), worker("b", odd(), Some(2))]), [exit::INCONCLUSIVE; 2]);
+}
