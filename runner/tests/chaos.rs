@@ -13,7 +13,7 @@ const SEEDS: u32 = 1000;
 /// Programs whose races show in one of more than a hundred seeds: hunts in them take half of the time of all, so `cargo xtask long` has them.
 const RARE: [&str; 5] = ["fib_watch", "lamport_bakery", "philosophers", "pool_shutdown", "szymanski"];
 /// Seeds of each repaired program, where `cargo xtask long` does not ask for more.
-const REPAIRED_SEEDS: u64 = 30;
+const REPAIRED_SEEDS: u64 = 60;
 /// Native runs of each repaired program.
 const NATIVE: u32 = 100;
 
@@ -179,14 +179,14 @@ fn repaired_programs_never_fail() {
 
 #[test]
 fn the_number_of_workers_does_not_show() {
-    for name in ["lost_wakeup", "deadlock_condvar", "claim_file"] {
+    for name in ["lost_wakeup", "deadlock_condvar", "lost_update", "claim_file"] {
         if !built().join(name).exists() {
             continue;
         }
-        let hunt = |jobs: &str| hunt(&["--seeds", "20", "--keep-going", "-j", jobs], name);
+        let hunt = |jobs: &str| hunt(&["--seeds", "40", "--keep-going", "-j", jobs], name);
         let (one, two) = (hunt("1"), hunt("2"));
         assert_eq!((one.code, &one.stdout), (two.code, &two.stdout), "{name}");
-        let stops = |jobs: &str| self::hunt(&["--seeds", "20", "-j", jobs], name);
+        let stops = |jobs: &str| self::hunt(&["--seeds", "40", "-j", jobs], name);
         assert_eq!(stops("1").stdout, stops("2").stdout, "{name}");
     }
 }

@@ -294,7 +294,7 @@ fn nothing_differs_between_runs_with_one_seed() {
         assert!(one.digest().is_some());
         let other = on_cpu(last_cpu, &seeded("1"), &program);
         assert_eq!(one.determined(), other.determined(), "{kind}: on another processor");
-        for every in torments(&program) {
+        for every in TORMENTS {
             let stressed = on_cpu(first_cpu, &["--summary", "--seed", "1", "--stress", every], &program);
             assert_eq!(one.determined(), stressed.determined(), "{kind}: --stress {every}");
         }
