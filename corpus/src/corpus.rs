@@ -20,7 +20,7 @@ use crate::search::Search;
 /// Version of the directory.
 const FORMAT: u64 = 1;
 /// The file that says what the directory is.
-pub(crate) const ABOUT: &str = "corpus.json";
+const ABOUT: &str = "corpus.json";
 pub(crate) const ENTRIES: &str = "entries";
 const SEARCHES: &str = "searches";
 /// Who takes entries out has its lock.
@@ -101,16 +101,7 @@ impl Corpus {
     /// # Errors
     /// What the host says; a directory that is something else, or of a newer version. Nothing is changed then.
     pub fn open(dir: &Path, identity: Identity) -> Result<Corpus, Error> {
-        std::fs::create_dir_all(dir).map_err(|e| Error::host("make the directory", dir, &e))?;
-        recognise(dir)?;
-        files::clean(dir).map_err(|e| Error::host("tidy up", dir, &e))?;
-        // What cannot be written later is said now, before anything is run. And before anything else is made, so that
-        // whoever opens the directory at the same moment, or finds it after a kill, knows what it is.
-        files::write_whole(dir, ABOUT, about().as_bytes()).map_err(|e| Error::host("write to", dir, &e))?;
-        for below in [ENTRIES, SEARCHES] {
-            let path = dir.join(below);
-            std::fs::create_dir_all(&path).map_err(|e| Error::host("make the directory", &path, &e))?;
-        }
+        begin(dir)?;
         let entries = dir.join(ENTRIES);
         files::clean(&entries).map_err(|e| Error::host("tidy up", &entries, &e))?;
         let mut corpus = Corpus {
@@ -307,13 +298,31 @@ fn marks(kept: &Kept) -> BTreeSet<u64> {
     kept.entry.features.iter().copied().filter(|_| !kept.stale).chain(violated).collect()
 }
 
+/// Makes a directory a corpus, if it is not one already.
+///
+/// # Errors
+/// What the host says; a directory that is something else, or of a newer version. Nothing is changed then.
+pub(crate) fn begin(dir: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(dir).map_err(|e| Error::host("make the directory", dir, &e))?;
+    recognise(dir)?;
+    files::clean(dir).map_err(|e| Error::host("tidy up", dir, &e))?;
+    // What cannot be written later is said now, before anything is run. And before anything else is made, so that
+    // whoever opens the directory at the same moment, or finds it after a kill, knows what it is.
+    files::write_whole(dir, ABOUT, about().as_bytes()).map_err(|e| Error::host("write to", dir, &e))?;
+    for below in [ENTRIES, SEARCHES] {
+        let path = dir.join(below);
+        std::fs::create_dir_all(&path).map_err(|e| Error::host("make the directory", &path, &e))?;
+    }
+    Ok(())
+}
+
 /// The text of the file that says what the directory is.
 pub fn about() -> String {
     format!("{}\n", json!({"bloodhound": "corpus", "format": FORMAT}))
 }
 
 /// Whether a directory is a corpus of this version, or an empty one that is to become it.
-pub(crate) fn recognise(dir: &Path) -> Result<(), Error> {
+fn recognise(dir: &Path) -> Result<(), Error> {
     let path = dir.join(ABOUT);
     let Some(bytes) = files::read(&path, LARGEST).map_err(|e| Error::host("read", &path, &e))? else {
         let list = std::fs::read_dir(dir).map_err(|e| Error::host("read", dir, &e))?;

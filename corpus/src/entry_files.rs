@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::corpus::{ABOUT, ENTRIES, LARGEST, recognise};
+use crate::corpus::{ENTRIES, LARGEST, begin};
 pub use crate::corpus::{about, is_of_this_version};
 use crate::entry;
 use crate::error::Error;
@@ -28,16 +28,8 @@ impl EntryFiles {
     /// # Errors
     /// The host's; a directory that is something else.
     pub fn of(dir: &Path) -> Result<EntryFiles, Error> {
-        std::fs::create_dir_all(dir).map_err(|e| Error::host("make the directory", dir, &e))?;
-        recognise(dir)?;
-        // Before anything else, as in `Corpus::open`.
-        if !dir.join(ABOUT).exists() {
-            files::write_whole(dir, ABOUT, about().as_bytes())
-                .map_err(|e| Error::host("write to", dir, &e))?;
-        }
-        let entries = dir.join(ENTRIES);
-        std::fs::create_dir_all(&entries).map_err(|e| Error::host("make the directory", &entries, &e))?;
-        Ok(EntryFiles { entries })
+        begin(dir)?;
+        Ok(EntryFiles { entries: dir.join(ENTRIES) })
     }
 
     /// The names of the entries that are there, sorted.

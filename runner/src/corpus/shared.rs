@@ -223,14 +223,20 @@ mod tests {
         names(&shared.store).expect("listed").into_iter().collect()
     }
 
-    #[test]
-    fn what_one_has_found_the_next_one_has() {
-        let dir = scratch("next");
+    /// A store with two entries, and who put them there.
+    fn with_two(dir: &Path) -> (Place, Shared) {
         let place = Place::Directory(dir.join("store"));
         let first = Shared::bring(&place, &dir.join("first")).expect("brought");
         put(&first, 1);
         put(&first, 2);
         assert_eq!(first.hand_on().expect("handed on"), HandedOn { added: 2, ..HandedOn::default() });
+        (place, first)
+    }
+
+    #[test]
+    fn what_one_has_found_the_next_one_has() {
+        let dir = scratch("next");
+        let (place, first) = with_two(&dir);
         let second = Shared::bring(&place, &dir.join("second")).expect("brought");
         assert_eq!(second.files.names().expect("names"), [entry(1), entry(2)]);
         put(&second, 3);
@@ -248,11 +254,7 @@ mod tests {
     #[test]
     fn two_that_keep_one_each_do_not_lose_both_and_bring_none_back() {
         let dir = scratch("both");
-        let place = Place::Directory(dir.join("store"));
-        let first = Shared::bring(&place, &dir.join("first")).expect("brought");
-        put(&first, 1);
-        put(&first, 2);
-        first.hand_on().expect("handed on");
+        let (place, first) = with_two(&dir);
         let [a, b] = ["a", "b"].map(|name| Shared::bring(&place, &dir.join(name)).expect("brought"));
         take(&a, 1);
         take(&b, 2);
@@ -265,11 +267,7 @@ mod tests {
     #[test]
     fn who_was_killed_while_it_took_out_holds_nobody_up_for_long() {
         let dir = scratch("killed");
-        let place = Place::Directory(dir.join("store"));
-        let first = Shared::bring(&place, &dir.join("first")).expect("brought");
-        put(&first, 1);
-        put(&first, 2);
-        first.hand_on().expect("handed on");
+        let (place, first) = with_two(&dir);
         let token = |since: u64| format!("0123 {}", seconds() - since);
         first.store.put(TRIM, token(60).as_bytes()).expect("written");
         let next = |name: &str| {

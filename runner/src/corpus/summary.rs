@@ -148,7 +148,7 @@ impl Summary {
             "added": self.added,
             "changed": self.refreshed,
             "now": trimmed,
-            "bucket": self.handed_on.as_ref().map(|done| json!({"added": done.added, "removed": done.removed})),
+            "bucket": self.handed_on.as_ref().map(|done| json!({"added": done.added, "removed": done.removed, "trouble": done.trouble})),
             "growth": {
                 "runs": growth.runs(),
                 "features": growth.features(),
