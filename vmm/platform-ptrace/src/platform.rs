@@ -194,7 +194,7 @@ impl PtracePlatform {
     /// Makes the queued changes.
     fn flush(&mut self, id: SpaceId) -> Result<(), PlatformError> {
         let Some(space) = self.spaces.get_mut(&id) else { return Ok(()) };
-        let Some(stub) = &space.stub else { return Ok(()) };
+        let Some(stub) = &mut space.stub else { return Ok(()) };
         let mut at = 0;
         let mut forgot = false;
         while at < space.queue.len() {
@@ -256,6 +256,8 @@ impl PtracePlatform {
             from_host(&host, regs);
             stub.id_flag = regs.rflags & ID_FLAG != 0;
             let selectors = Some([host.ds, host.es, host.fs, host.gs]);
+            // A step leaves the trap flag to the host.
+            stub.shown = (mode != Mode::Step && has_own_selectors(&host)).then_some(*regs);
             // A nudge comes before the instruction: a step is just made again. 32-bit code cannot be gone on with.
             if nudged && mode != Mode::Step && host.cs == USER_CS {
                 space.selectors = selectors;
@@ -439,7 +441,8 @@ impl Platform for PtracePlatform {
     }
 }
 
-/// Sets a stub's registers. Always all of them: hardly a trap is answered without changing one.
+/// Sets a stub's registers: all of them, or no more than rax, which is all that most system calls change and is written in half the
+/// time.
 fn set_regs(
     factory: &Factory,
     stub: &mut Stub,
@@ -449,6 +452,13 @@ fn set_regs(
     let id_flag = regs.rflags & ID_FLAG != 0;
     if id_flag != stub.id_flag {
         factory.set_id_flag(stub, id_flag)?;
+    }
+    if let Some(shown) = stub.shown.take()
+        && selectors.is_none()
+        && !restarts(regs.rax)
+        && differ_in_rax_alone(&shown, regs)
+    {
+        return if shown.rax == regs.rax { Ok(()) } else { stub.tracee.set_rax(regs.rax) };
     }
     let mut host = to_host(regs);
     if let Some([ds, es, fs, gs]) = selectors {
@@ -461,6 +471,27 @@ fn set_regs(
     } else {
         stub.set_regs_and_bases(&host)
     }
+}
+
+/// Whether the registers of a stop have the selectors that [`to_host`] gives.
+fn has_own_selectors(host: &user_regs_struct) -> bool {
+    let own = bare_regs();
+    let selectors = |regs: &user_regs_struct| [regs.cs, regs.ss, regs.ds, regs.es, regs.fs, regs.gs];
+    selectors(host) == selectors(&own)
+}
+
+/// Whether the host takes this for the error of a call that it has to make again if a signal comes before the stub goes on:
+/// ERESTARTSYS (512) to ERESTART_RESTARTBLOCK (516), while orig_rax is that of the stop (`arch_do_signal_or_restart` in
+/// arch/x86/kernel/signal.c). Setting all registers sets orig_rax to -1, which is no call.
+pub(crate) fn restarts(rax: u64) -> bool {
+    matches!(rax as i64, -516..=-512)
+}
+
+/// Whether an application that stopped with `shown` and goes on with `regs` sees another rax at most.
+pub(crate) fn differ_in_rax_alone(shown: &Regs, regs: &Regs) -> bool {
+    let mut wanted = Regs { rax: shown.rax, orig_rax: shown.orig_rax, ..*regs };
+    wanted.canonical_rflags();
+    wanted == *shown
 }
 
 /// A selector that is accepted in place of what application code could load: "value != 0 && (value & SEGMENT_RPL_MASK) !=

@@ -6,7 +6,7 @@
 
 use std::os::fd::AsRawFd;
 
-use bloodhound_platform::PlatformError;
+use bloodhound_platform::{PlatformError, Regs};
 use libc::{c_int, c_long, user_regs_struct};
 
 use crate::stub;
@@ -33,6 +33,9 @@ pub(crate) struct Stub {
     slot: usize,
     /// Whether the ID flag is set, which PTRACE_SETREGS leaves as it is.
     pub id_flag: bool,
+    /// The registers that it has, if they are known: those with which it stopped for the last trap, as long as nothing has run in it
+    /// since. The selectors are those of [`bare_regs`].
+    pub shown: Option<Regs>,
 }
 
 /// Makes stubs.
@@ -65,7 +68,7 @@ impl Factory {
             0 => unsafe { template_main(parent, fds) },
             pid => pid,
         };
-        let mut template = Stub { tracee: Tracee(pid), slot: 0, id_flag: true };
+        let mut template = Stub { tracee: Tracee(pid), slot: 0, id_flag: true, shown: None };
         // Every fork begins without the ID flag.
         let confined = confine_template(&template, &file)
             .and_then(|faults| template.set_id_flag(&file, false).map(|()| faults));
@@ -93,7 +96,7 @@ impl Factory {
                 return Err(error);
             }
         };
-        let stub = Stub { tracee, slot, id_flag: false };
+        let stub = Stub { tracee, slot, id_flag: false, shown: None };
         match stub.confine(&self.file) {
             Ok(()) => Ok(stub),
             Err(error) => {
@@ -121,7 +124,12 @@ impl Factory {
     }
 
     /// Runs commands in a stub, whose registers are lost. The index and the error of the first that failed.
-    pub fn batch(&self, stub: &Stub, commands: &[u64]) -> Result<Result<(), (usize, i32)>, PlatformError> {
+    pub fn batch(
+        &self,
+        stub: &mut Stub,
+        commands: &[u64],
+    ) -> Result<Result<(), (usize, i32)>, PlatformError> {
+        stub.shown = None;
         let count = commands.len() / stub::COMMAND_WORDS;
         assert!(count <= stub::BATCH_MAX && commands.len().is_multiple_of(stub::COMMAND_WORDS), "batch size");
         self.file.write_words(slot_offset(stub.slot), commands);
@@ -212,6 +220,7 @@ impl Stub {
     }
 
     fn set_id_flag(&mut self, file: &SharedFile, on: bool) -> Result<(), PlatformError> {
+        self.shown = None;
         let flags = if on { ID_FLAG | 0x202 } else { 0x202 };
         file.write_words(slot_offset(self.slot), &[flags]);
         let regs = user_regs_struct { rip: stub::CODE + stub::FLAGS, rsp: stub::COMMANDS, ..bare_regs() };

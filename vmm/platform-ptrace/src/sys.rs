@@ -133,6 +133,12 @@ impl Tracee {
             .map_err(|e| self.gone(e))
     }
 
+    /// Sets rax alone.
+    pub fn set_rax(self, value: u64) -> Result<(), PlatformError> {
+        let offset = std::mem::offset_of!(user_regs_struct, rax);
+        self.request(libc::PTRACE_POKEUSER as u32, offset, value as usize).map_err(|e| self.gone(e))
+    }
+
     /// One register, by its byte offset in `user_regs_struct`.
     pub fn reg(self, offset: usize) -> Result<u64, PlatformError> {
         let mut word = 0u64;

@@ -7,6 +7,7 @@ use bloodhound_platform::{Mapping, Prot, Regs};
 use libc::user_regs_struct;
 
 use crate::classify::is_step;
+use crate::platform::{differ_in_rax_alone, restarts};
 use crate::process::{Factory, Stub, bare_regs};
 use crate::stub::{ARENA_FD, CODE, COMMAND_WORDS};
 use crate::sys::Stop;
@@ -16,12 +17,12 @@ const GUEST: u64 = 0x40_0000;
 /// A stub with one page of application code at `GUEST`, and that page's frame.
 fn stub_with(factory: &mut Factory, code: &[u8]) -> (Stub, Frame) {
     let frame = Frame::from_slice(code);
-    let stub = factory.make().unwrap();
+    let mut stub = factory.make().unwrap();
     let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
     let flags = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
     let command: [u64; COMMAND_WORDS] =
         [libc::SYS_mmap as u64, GUEST, 4096, prot, flags, ARENA_FD, frame.offset()];
-    assert_eq!(factory.batch(&stub, &command), Ok(Ok(())));
+    assert_eq!(factory.batch(&mut stub, &command), Ok(Ok(())));
     (stub, frame)
 }
 
@@ -105,10 +106,10 @@ fn a_stub_contains_nothing_of_the_host() {
 #[test]
 fn a_failing_command_is_named() {
     let mut factory = Factory::new().unwrap();
-    let (stub, frame) = stub_with(&mut factory, b"\x90");
+    let (mut stub, frame) = stub_with(&mut factory, b"\x90");
     let unmap = |addr: u64| [libc::SYS_munmap as u64, addr, 4096, 0, 0, 0, 0];
     let commands: Vec<u64> = [unmap(GUEST), unmap(GUEST + 1), unmap(GUEST)].concat();
-    assert_eq!(factory.batch(&stub, &commands), Ok(Err((1, libc::EINVAL))));
+    assert_eq!(factory.batch(&mut stub, &commands), Ok(Err((1, libc::EINVAL))));
     drop(frame);
     factory.destroy(stub);
 }
@@ -127,4 +128,29 @@ fn a_step_without_a_reason_is_a_step_unless_it_was_an_int1() {
     assert!(is_step(&memory, None, &at(1, 0x302)));
     assert!(!is_step(&memory, None, &at(1, 0x202)));
     assert!(!is_step(&memory, None, &at(2, 0x302)));
+}
+
+#[test]
+fn rax_alone_is_what_differs() {
+    let shown =
+        Regs { rax: 39, rip: 0x40_0002, rcx: 0x40_0002, rflags: 0x246, r11: 0x246, ..Regs::default() };
+    assert!(differ_in_rax_alone(&shown, &Regs { rax: 7, orig_rax: 39, ..shown }));
+    assert!(differ_in_rax_alone(&shown, &Regs { rflags: 0x1_0246, ..shown }), "RF is the host's");
+    for other in [
+        Regs { rdx: 1, ..shown },
+        Regs { rip: 0x40_0000, ..shown },
+        Regs { rflags: 0x247, ..shown },
+        Regs { fs_base: 8, ..shown },
+    ] {
+        assert!(!differ_in_rax_alone(&shown, &other), "{other:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_the_host_takes_for_a_restart_is_set_with_all_registers() {
+    for (rax, restart) in
+        [(-511i64, false), (-512, true), (-514, true), (-516, true), (-517, false), (0, false)]
+    {
+        assert_eq!(restarts(rax as u64), restart, "{rax}");
+    }
 }
