@@ -29,6 +29,9 @@ pub fn waiting(world: &World) -> String {
     for node in world.nodes.values() {
         for task in node.tasks.values() {
             let TaskState::Blocked(blocked) = &task.state else { continue };
+            if node.is_sleeping_init(task.pid) {
+                continue;
+            }
             out.push_str(&format!(
                 "  node {} task {} ({}): {}, waits for {:?}\n",
                 node.container_of_any(task.pid).id.0,

@@ -455,3 +455,24 @@ fn tokio_serves_curl() {
     }
     assert_eq!(outputs[0], outputs[1]);
 }
+
+#[test]
+fn a_program_has_an_init_above_it_that_never_runs() {
+    let shell =
+        |script: &str| finish(&mut exec(&["--strace"], &["/bin/sh".into(), "-c".into(), script.into()]), b"");
+    // An orphan is forgotten when it ends, and its parent is process 1.
+    let ran = shell(
+        "echo $$ $PPID; (/bin/sh -c 'echo $PPID; exec sleep 1' &); sleep 2; ls -d /proc/[0-9]*; exit 3",
+    );
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines[0], "2 1", "{}", ran.stdout);
+    assert_eq!(lines[2..4], ["/proc/1", "/proc/2"], "{}", ran.stdout);
+    assert_eq!(lines.len(), 4, "{}", ran.stdout);
+    assert!(!ran.stderr.contains("[1] "), "{}", ran.stderr);
+    // How it ends is how the program ends, and nothing waits for the init.
+    assert_eq!(shell("kill -TERM 1; kill -SEGV $$").code, Some(139));
+    let stuck = shell("mkfifo /tmp/stuck; cat /tmp/stuck");
+    assert_eq!(stuck.code, Some(1), "{}", stuck.stderr);
+    assert!(stuck.stderr.contains("deadlock") && !stuck.stderr.contains("docker-init"), "{}", stuck.stderr);
+}

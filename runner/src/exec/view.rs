@@ -10,7 +10,7 @@ use bloodhound_kernel::caps;
 use bloodhound_kernel::container::Settings;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::LinkConfig;
-use bloodhound_sim::scenario::{RestartPolicy, Runtime, Scenario, ServiceSpec};
+use bloodhound_sim::scenario::{Init, RestartPolicy, Runtime, Scenario, ServiceSpec};
 use bloodhound_vfs::host::{Allow, HostBase};
 use bloodhound_vfs::{MountSpec, TreeId};
 
@@ -113,11 +113,10 @@ pub fn scenario(
                 memory: surroundings.mem_limit,
                 pids: surroundings.pids_limit,
                 capabilities: caps::OF_A_MACHINE,
-                // Of the process group 1 no signal could be sent to: kill(2) takes -1 for all processes.
-                leads_session: false,
                 ..Settings::default()
             },
             disk: surroundings.disk_limit,
+            init: Init::Sleeps,
             ..Runtime::default()
         },
         resolver: Default::default(),

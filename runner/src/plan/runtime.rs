@@ -6,7 +6,7 @@ use bloodhound_config::compose::{Rootfs, Service};
 use bloodhound_kernel::caps;
 use bloodhound_kernel::container::Settings;
 use bloodhound_kernel::procfs;
-use bloodhound_sim::scenario::Runtime;
+use bloodhound_sim::scenario::{Init, Runtime};
 
 use super::{Pieces, Planner, Refusal};
 
@@ -36,7 +36,7 @@ impl Planner<'_> {
             read_only: service.read_only,
             stop_signal,
             stop_grace: service.stop_grace_period_ns.unwrap_or(plain.stop_grace),
-            init: service.init == Some(true),
+            init: if service.init == Some(true) { Init::Runs } else { Init::None },
             shm_size: Some(service.shm_size.unwrap_or(SHM_SIZE)),
             disk: service.disk_size,
             settings: settings(service, pieces),
@@ -78,7 +78,6 @@ fn settings(service: &Service, pieces: &mut Pieces<'_>) -> Settings {
         oom_score_adj: service.oom_score_adj.unwrap_or(0),
         pids: service.pids_limit,
         cpu_milli: service.cpus_milli,
-        leads_session: plain.leads_session,
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use bloodhound_abi::call::Call;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Sigaction;
 use bloodhound_abi::{Errno, Regs};
@@ -22,8 +23,8 @@ use crate::mm::Mm;
 use crate::node::Node;
 use crate::process::{CpuTime, ExitStatus, FdEntry, FdTable, Process};
 use crate::shared::{Common, FsPlace, Shared};
-use crate::task::Task;
-use crate::wait::Stop;
+use crate::task::{Task, TaskState};
+use crate::wait::{Blocked, Pins, Progress, Restart, Stop, Wait};
 use crate::watch::Told;
 
 impl Node {
@@ -58,7 +59,6 @@ impl Node {
         let mut task = Task::new(tid, pid, common, credentials, Regs::default());
         task.lineage = Lineage::root(roots);
         task.no_new_privs = settings.no_new_privileges;
-        let group = if settings.leads_session { pid } else { pid.ns().pid(0) };
         let process = Process {
             pid,
             container: id,
@@ -67,8 +67,8 @@ impl Node {
             ppid: Pid::NONE,
             parent_thread: Tid(0),
             sibling: 0,
-            pgid: group,
-            sid: group,
+            pgid: pid,
+            sid: pid,
             threads: vec![tid],
             mm,
             actions: self.actions.insert(Shared::new(Arc::new(vec![Sigaction::default(); 64]))),
@@ -145,6 +145,44 @@ impl Node {
         program: &Program,
         outside: &mut Outside<'_>,
     ) -> Result<Pid, Errno> {
+        let (init, child) = self.spawn_pair(id, program, outside)?;
+        self.task_mut(Tid(init.0)).regs.rbx = u64::from(child.number());
+        Ok(init)
+    }
+
+    /// As [`Node::spawn`], as a program of a machine that has been running for long: process 1 is an init that is asleep, and never
+    /// runs. Its children that end are forgotten at once, as those of a process that ignores SIGCHLD; it blocks all signals.
+    pub fn spawn_below_init(
+        &mut self,
+        id: ContainerId,
+        program: &Program,
+        outside: &mut Outside<'_>,
+    ) -> Result<Pid, Errno> {
+        let (init, child) = self.spawn_pair(id, program, outside)?;
+        let ignore = Sigaction { handler: c::SIG_IGN, ..Sigaction::default() };
+        self.actions_of_mut(init)[c::SIGCHLD as usize - 1] = ignore;
+        self.task_mut(Tid(init.0)).sigmask = u64::MAX;
+        let (call, wait) = (Call::pause {}, Wait::until(None).restart(Restart::NoHand));
+        let (files, progress) = (Pins::default(), Progress::None);
+        self.block(Tid(init.0), Box::new(Blocked { call, files, wait, progress, timeout: None, paid: 0 }));
+        Ok(child)
+    }
+
+    /// Whether a process is the init of [`Node::spawn_below_init`].
+    pub fn is_sleeping_init(&self, pid: Pid) -> bool {
+        let asleep = |task: &Task| matches!(&task.state, TaskState::Blocked(blocked) if matches!(blocked.call, Call::pause {}));
+        let of_init =
+            self.processes.get(&pid).is_some_and(|process| process.cmdline.starts_with(crate::init::PATH));
+        of_init && self.tasks.get(&Tid(pid.0)).is_some_and(asleep)
+    }
+
+    /// An init, and a program that is its child.
+    fn spawn_pair(
+        &mut self,
+        id: ContainerId,
+        program: &Program,
+        outside: &mut Outside<'_>,
+    ) -> Result<(Pid, Pid), Errno> {
         let mut argv = vec![crate::init::PATH.to_vec(), b"--".to_vec()];
         argv.extend_from_slice(&program.argv);
         let first = Program { path: crate::init::PATH.to_vec(), argv, ..program.clone() };
@@ -161,8 +199,7 @@ impl Node {
         (process.ppid, process.sid, process.exit_signal) = (init, init, c::SIGCHLD as u32);
         // As if init's thread had made it: that thread is asked whether it blocks SIGCHLD when the command ends.
         (process.parent_thread, process.sibling) = (Tid(init.0), sibling);
-        self.task_mut(Tid(init.0)).regs.rbx = u64::from(child.number());
-        Ok(init)
+        Ok((init, child))
     }
 
     /// Takes a root process back that has not run. Nobody saw the number: the next one (another directory of PATH) gets it again.

@@ -39,6 +39,18 @@ pub struct Dependency {
     pub restart: bool,
 }
 
+/// The init of a container (`bloodhound_kernel::init`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Init {
+    /// The command is process 1.
+    #[default]
+    None,
+    /// That of engines, with which the service ends.
+    Runs,
+    /// One that never runs, as seen by a program of a machine. The service is the command.
+    Sleeps,
+}
+
 /// What an engine is told of a container beside its program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
@@ -46,8 +58,8 @@ pub struct Runtime {
     pub stop_signal: u32,
     /// How long it may take to end, ns.
     pub stop_grace: u64,
-    /// Process 1 is an init, whose child the command is (`bloodhound_kernel::init`).
-    pub init: bool,
+    /// Whether process 1 is an init, whose child the command is.
+    pub init: Init,
     /// Size of /dev/shm in bytes, if it is limited.
     pub shm_size: Option<u64>,
     /// How much may be written to its root file system, in bytes; [`DISK`] if nothing is said.
@@ -71,7 +83,7 @@ impl Default for Runtime {
         Runtime {
             stop_signal: bloodhound_abi::consts::SIGTERM as u32,
             stop_grace: 10_000_000_000,
-            init: false,
+            init: Init::None,
             shm_size: None,
             disk: None,
             engine: false,

@@ -20,7 +20,7 @@ use crate::clients::Clients;
 use crate::computing::Computing;
 use crate::faults::Faults;
 use crate::queue::{Due, Queue};
-use crate::scenario::{DISK, Input, ResolverSpec, Scenario, ServiceSpec, Sharing, Spread};
+use crate::scenario::{DISK, Init, Input, ResolverSpec, Scenario, ServiceSpec, Sharing, Spread};
 use crate::scheduler::{Policy, Schedule, Scheduler};
 use crate::services::{Service, Version};
 use crate::switches::Switches;
@@ -365,7 +365,7 @@ fn fill(
     }
     procfs::mount_standard_with(vfs, base, shm)
         .map_err(|f| fault(spec, "mounting /proc, /sys and /dev", errno(f)))?;
-    if spec.runtime.init {
+    if spec.runtime.init != Init::None {
         vfs.put_file(base, bloodhound_kernel::init::PATH, 0o755, &bloodhound_kernel::init::image())
             .map_err(|f| fault(spec, "writing its init", errno(f)))?;
     }

@@ -143,8 +143,9 @@ impl<'a> Runner<'a> {
         let mut supply = supply(self.input, &mut read);
         // Whether a second task is there is looked at after each step.
         self.machine.look_after_each_step(true);
-        let ended =
-            drive_until(&mut self.machine, &mut supply, &|world| world.nodes[&MACHINE].tasks.len() > 1);
+        // Beside that of init, which never runs.
+        let second = |world: &World| world.nodes[&MACHINE].tasks.len() > 2;
+        let ended = drive_until(&mut self.machine, &mut supply, &second);
         self.machine.look_after_each_step(false);
         let ended = ended?;
         drop(supply);

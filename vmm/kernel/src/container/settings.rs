@@ -32,9 +32,6 @@ pub struct Settings {
     pub pids: Option<u64>,
     /// Most of the processor, in thousandths.
     pub cpu_milli: Option<u64>,
-    /// The first process leads a session, as engines start it. Otherwise its session and process group are those of who started it
-    /// outside of its PID namespace, which are shown as 0, as unshare(1) with --pid and --fork has it.
-    pub leads_session: bool,
 }
 
 impl Default for Settings {
@@ -49,7 +46,6 @@ impl Default for Settings {
             oom_score_adj: 0,
             pids: None,
             cpu_milli: None,
-            leads_session: true,
         }
     }
 }

@@ -10,6 +10,7 @@ use bloodhound_net::NodeId;
 use super::{Draw, Names, Room};
 use crate::machine::Machine;
 use crate::notice::{Notice, Target};
+use crate::scenario::Init;
 
 /// See the module's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl Room for Kill {
 fn workers(machine: &Machine, id: NodeId) -> Vec<Pid> {
     let Some(first) = machine.first_process(id) else { return Vec::new() };
     let node = machine.world.machine_of(id);
-    let with_init = machine.spec(id).is_some_and(|spec| spec.runtime.init);
+    let with_init = machine.spec(id).is_some_and(|spec| spec.runtime.init == Init::Runs);
     let mut found: Vec<(Lineage, Pid)> = node
         .processes
         .values()

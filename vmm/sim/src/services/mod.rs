@@ -21,7 +21,7 @@ use crate::event::Event;
 use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
-use crate::scenario::{Condition, Dependency, ServiceSpec};
+use crate::scenario::{Condition, Dependency, Init, ServiceSpec};
 use crate::world::{FindingKind, Phase, Room, World};
 
 pub use health::{Check, Health};
@@ -168,11 +168,11 @@ impl Machine {
 
     /// Runs a program in a container, looked up in PATH if it is a bare name.
     pub(crate) fn spawn(&mut self, id: NodeId, program: &Program) -> Result<Pid, Errno> {
-        self.spawn_as(id, program, false)
+        self.spawn_as(id, program, Init::None)
     }
 
     /// The same, as the child of an init.
-    fn spawn_as(&mut self, id: NodeId, program: &Program, init: bool) -> Result<Pid, Errno> {
+    fn spawn_as(&mut self, id: NodeId, program: &Program, init: Init) -> Result<Pid, Errno> {
         let Room { machine, container, .. } = self.world.room(id);
         self.world.catch_up(machine);
         let candidates = candidates(program);
@@ -182,10 +182,10 @@ impl Machine {
             candidate.path = path;
             let mut parts = self.parts(machine);
             let (node, mut outside) = parts.split();
-            result = if init {
-                node.spawn_with_init(container, &candidate, &mut outside)
-            } else {
-                node.spawn(container, &candidate, &mut outside)
+            result = match init {
+                Init::None => node.spawn(container, &candidate, &mut outside),
+                Init::Runs => node.spawn_with_init(container, &candidate, &mut outside),
+                Init::Sleeps => node.spawn_below_init(container, &candidate, &mut outside),
             };
             if !matches!(result, Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR)) {
                 break;
