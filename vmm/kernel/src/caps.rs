@@ -75,6 +75,8 @@ pub const CAP_SYSLOG: u32 = 34;
 pub const CAP_WAKE_ALARM: u32 = 35;
 /// CAP_SETFCAP.
 pub const CAP_SETFCAP: u32 = 31;
+/// See [`CAP_KILL`].
+pub const CAP_BLOCK_SUSPEND: u32 = 36;
 /// CAP_AUDIT_CONTROL.
 pub const CAP_AUDIT_CONTROL: u32 = 30;
 /// Names of all capabilities by number, without `CAP_`.

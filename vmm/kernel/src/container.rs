@@ -181,9 +181,15 @@ impl Node {
     /// A fresh process or task number of a namespace. After the largest one they begin anew, without those that are in use (alloc_pid
     /// of Linux).
     pub(crate) fn new_number(&mut self, ns: PidNs) -> u32 {
+        let most =
+            self.containers.iter().filter(|own| own.pids == ns).find_map(|own| own.number("kernel/pid_max"));
+        // A task has the number of a group and a session in use beside its own. Where those could be all that there are, others are given,
+        // so that there is always one.
+        let roomy = |last: &u32| (last.saturating_sub(PidNs::AGAIN) as usize) > 3 * self.tasks.len();
+        let last = most.map(|most| most as u32 - 1).filter(roomy).unwrap_or(PidNs::LAST);
         loop {
             let next = &mut self.next_numbers[ns.0 as usize];
-            let number = if *next > PidNs::LAST { PidNs::AGAIN } else { *next };
+            let number = if *next > last { PidNs::AGAIN } else { *next };
             *next = number + 1;
             let pid = ns.pid(number);
             if !self.number_is_used(pid) {

@@ -10,6 +10,7 @@ use bloodhound_vfs::{BaseFs, Dev, Ino};
 use crate::fasync::{Async, FileOwner};
 use crate::ids::*;
 use crate::node::Node;
+use crate::procfs::anonymous_ino;
 use crate::wait::Object;
 
 /// What is open.
@@ -233,6 +234,7 @@ impl Node {
         self.release_leases_of_file(id);
         self.release_locks_of_file(id);
         let Some(file) = self.files.remove(id) else { return };
+        self.forget_unnamed(&file.kind);
         let writer = file.writable();
         if file.flags & c::O_PATH == 0
             && let Some(ino) = file.ino()
@@ -274,5 +276,40 @@ impl Node {
             | FileKind::SyntheticDir { .. } => {}
         }
         self.deliver_happened();
+    }
+}
+
+/// The attributes of a pipe or socket without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unnamed {
+    /// Permission bits.
+    pub mode: u32,
+    /// User and group.
+    pub owner: (u32, u32),
+}
+
+impl Unnamed {
+    /// Whether files of a kind have an inode of their own, and no name.
+    pub fn are_kept(kind: &FileKind) -> bool {
+        match kind {
+            FileKind::Pipe { ino, .. } => ino.is_none(),
+            FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Node {
+    /// A description is gone; so are the attributes of its inode if it was the last one of it.
+    fn forget_unnamed(&mut self, kind: &FileKind) {
+        if self.unnamed.is_empty() || !Unnamed::are_kept(kind) {
+            return;
+        }
+        let ino = anonymous_ino(kind);
+        if self.unnamed.contains_key(&ino)
+            && !self.files.iter().any(|(_, file)| anonymous_ino(&file.kind) == ino)
+        {
+            self.unnamed.remove(&ino);
+        }
     }
 }

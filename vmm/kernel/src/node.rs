@@ -20,7 +20,7 @@ use crate::container::{Container, ContainerId, IpcNs};
 use crate::disk::Broken;
 use crate::epoll::Epoll;
 use crate::eventfd::EventFd;
-use crate::file::{Console, File};
+use crate::file::{Console, File, Unnamed};
 use crate::hazards::Injected;
 use crate::ids::*;
 use crate::ipc::SysV;
@@ -221,6 +221,8 @@ pub struct Node {
     pub pipes: Arena<PipeId, Pipe>,
     /// What the pipes of each user take.
     pub pipe_pages: PipePages,
+    /// What fchmod(2) and fchown(2) have changed of pipes and sockets that have no name, by inode number.
+    pub unnamed: Map<u64, Unnamed>,
     /// Fifo buffers by inode.
     pub fifos: Map<bloodhound_vfs::Ino, PipeId>,
     /// eventfds.
@@ -335,6 +337,7 @@ impl Node {
             net: Stacks::default(),
             pipes: Arena::weighed(),
             pipe_pages: PipePages::default(),
+            unnamed: Map::new(),
             fifos: Map::new(),
             events: Arena::weighed(),
             timerfds: Arena::weighed(),

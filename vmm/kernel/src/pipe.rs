@@ -79,6 +79,8 @@ pub struct PipeUser {
     pub privileged: bool,
     /// It has CAP_SYS_RESOURCE.
     pub unlimited: bool,
+    /// /proc/sys/fs/pipe-max-size, bytes.
+    pub largest: usize,
 }
 
 /// Pages that pipes may have, by their users.
@@ -207,6 +209,10 @@ impl Node {
     /// The buffer of a new pipe or fifo, without open ends.
     pub(crate) fn new_buffer(&mut self, user: PipeUser) -> PipeId {
         let mut pipe = Pipe { user: user.uid, ..Pipe::default() };
+        // "if (pipe_bufs * PAGE_SIZE > max_size && !capable(CAP_SYS_RESOURCE))" (alloc_pipe_info).
+        if !user.unlimited {
+            pipe.most = pipe.most.min(user.largest / PIPE_BUF);
+        }
         if self.pipe_pages.too_many(user, pipe.most) {
             pipe.most = FEW_PAGES;
         }
@@ -221,7 +227,7 @@ impl Node {
         let (before, owner) = (pipe.most, PipeUser { uid: pipe.user, ..caller });
         let size = bytes.max(PIPE_BUF).next_power_of_two();
         let wanted = size / PIPE_BUF;
-        let limited = size > MAX_CAPACITY && !caller.unlimited;
+        let limited = size > caller.largest && !caller.unlimited;
         if wanted > before && (limited || self.pipe_pages.too_many(owner, wanted - before)) {
             return Err(Errno::EPERM);
         }
@@ -263,7 +269,9 @@ impl Ctx<'_> {
     pub(crate) fn pipe_user(&self) -> PipeUser {
         let unlimited = self.capable(CAP_SYS_RESOURCE);
         let privileged = unlimited || self.capable(CAP_SYS_ADMIN);
-        PipeUser { uid: self.credentials().real_ids[0], privileged, unlimited }
+        let largest =
+            self.container().number("fs/pipe-max-size").map_or(MAX_CAPACITY, |bytes| bytes as usize);
+        PipeUser { uid: self.credentials().real_ids[0], privileged, unlimited, largest }
     }
 
     /// read(2) of a pipe: what is there; 0 at the end of the stream. Each page is moved as a whole or not at all: of one whose

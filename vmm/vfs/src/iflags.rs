@@ -202,6 +202,16 @@ impl Vfs {
         on_ext4 && self.inode(ino).is_ok_and(Inode::is_immutable)
     }
 
+    /// Whether a file is on a tmpfs.
+    pub fn is_in_memory(&self, ino: Ino) -> bool {
+        self.fs_of(ino).is_ok_and(|fs| fs.kind == FsKind::Tmpfs)
+    }
+
+    /// Whether a file cannot be changed (FS_IMMUTABLE_FL). Descriptors that were there before can write to it on most file systems.
+    pub fn is_immutable(&self, ino: Ino) -> bool {
+        self.inode(ino).is_ok_and(Inode::is_immutable)
+    }
+
     /// Whether a file may only grow: F_SETFL then cannot change O_APPEND, and no size can be set.
     pub fn is_append_only(&self, ino: Ino) -> bool {
         self.inode(ino).is_ok_and(Inode::is_append_only)

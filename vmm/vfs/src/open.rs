@@ -124,7 +124,9 @@ impl Vfs {
             return Err(Errno::EACCES);
         }
         allows(inode, cred, MAY_EXEC)?;
-        if self.handles_of(ino).writers > 0 {
+        // The descriptor that memfd_create(2) gives does not count (alloc_file_pseudo).
+        let of_memory = inode.seen.as_ref().is_some_and(|(parent, _)| self.is_unnamed_root(*parent));
+        if self.handles_of(ino).writers > u32::from(of_memory) {
             return Err(Errno::ETXTBSY);
         }
         self.load(base, ino)?;

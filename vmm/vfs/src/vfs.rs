@@ -316,13 +316,13 @@ impl Vfs {
             return 0;
         }
         let space = &self.spaces[namespace.0 as usize];
-        let mut seen: Vec<FsId> = space.mounts.values().filter_map(|mount| mount.fs).collect();
-        seen.extend(space.unnamed);
-        seen.sort_unstable();
-        seen.dedup();
-        let in_memory =
-            seen.iter().filter_map(|fs| self.filesystems.get(fs)).filter(|fs| fs.kind == FsKind::Tmpfs);
-        in_memory.map(|fs| fs.used_pages + fs.kept.div_ceil(4096)).sum()
+        let shown = |id: &FsId| {
+            space.unnamed == Some(*id) || space.mounts.values().any(|mount| mount.fs == Some(*id))
+        };
+        // Few of them have anything, and this is asked after most calls.
+        let filled = |fs: &Fs| fs.kind == FsKind::Tmpfs && (fs.used_pages > 0 || fs.kept > 0);
+        let in_memory = self.filesystems.iter().filter(|(id, fs)| filled(fs) && shown(id));
+        in_memory.map(|(_, fs)| fs.used_pages + fs.kept.div_ceil(4096)).sum()
     }
 
     pub(crate) fn alloc(&mut self, inode: Inode) -> Ino {

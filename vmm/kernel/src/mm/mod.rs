@@ -314,6 +314,8 @@ impl Mm {
             }
         }
         child.invalid.clear();
+        // "mm->hiwater_rss = get_mm_rss(mm)" (dup_mm).
+        child.peak = child.pages.len();
         child
     }
 

@@ -20,6 +20,10 @@ const GETROUTE: u16 = 26;
 const GETNEIGH: u16 = 30;
 const NEWRULE: u16 = 32;
 const GETRULE: u16 = 34;
+const GETQDISC: u16 = 38;
+const GETTCLASS: u16 = 42;
+const GETTFILTER: u16 = 46;
+const GETNSID: u16 = 90;
 /// RTM_MAX of Linux 6.1.
 const LAST: u16 = 123;
 
@@ -119,6 +123,8 @@ pub fn answer(asker: &Asker<'_>, request: &Request<'_>) -> Result<Reply, Errno> 
         (GETNEIGH, true) => Ok(Reply::Dump(Vec::new(), 0)),
         (GETRULE, true) => Ok(dump_rules(asker, request)),
         (GETRULE, false) => Err(Errno::EOPNOTSUPP),
+        // As a kernel without CONFIG_NET_SCHED and CONFIG_NET_NS.
+        (GETQDISC | GETTCLASS | GETTFILTER | GETNSID, _) => Err(Errno::EOPNOTSUPP),
         (kind, _) => Ok(Reply::Unsupported(format!("rtnetlink request of type {kind}"))),
     }
 }

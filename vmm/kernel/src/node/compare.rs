@@ -39,6 +39,7 @@ impl Node {
                 net,
                 pipes,
                 pipe_pages,
+                unnamed,
                 fifos,
                 events,
                 timerfds,

@@ -108,8 +108,16 @@ impl Ctx<'_> {
             // Processes are in it: its offsets are frozen (proc_timens_set_offset).
             "timens_offsets" if caps.has(CAP_SYS_TIME) => return err(Errno::EACCES),
             "timens_offsets" => return err(Errno::EPERM),
-            // What proc(5) lists; nothing is counted.
-            "clear_refs" if (1..=5).contains(&number::<i32>(data, 10)?) => {}
+            "clear_refs" if number::<i32>(data, 10)? == 5 => {
+                // "Writing 5 to the file will reset the peak resident set size ("high water mark") to the process's current resident set
+                // size value" (proc(5)).
+                let mm = self.node.process(pid).mm;
+                let mm = &mut self.node.mms[mm];
+                mm.peak = mm.pages.len();
+                self.node.process_mut(pid).peak = 0;
+            }
+            // What else proc(5) lists; nothing is counted.
+            "clear_refs" if (1..=4).contains(&number::<i32>(data, 10)?) => {}
             "clear_refs" => return err(Errno::EINVAL),
             // The first user namespace has all ids, for good.
             "uid_map" | "gid_map" | "projid_map" | "setgroups" => return err(Errno::EPERM),

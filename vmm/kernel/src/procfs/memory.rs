@@ -7,7 +7,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_vfs::Dev;
 
 use super::View;
-use crate::mm::{Backing, Lock, Mm, PAGE, ReadAhead, Vma};
+use crate::mm::{Backing, Lock, Mm, OnFork, PAGE, ReadAhead, Vma};
 use crate::node::Node;
 use crate::process::Process;
 
@@ -195,16 +195,18 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
         text.push_str(if vma.marks.grows { " gd" } else { "" });
         text.push_str(match vma.marks.lock {
             Lock::No => "",
-            Lock::Now => " lo",
-            Lock::OnFault => " lo lf",
+            Lock::Now | Lock::OnFault => " lo",
         });
         text.push_str(match vma.marks.read_ahead {
             ReadAhead::Normal => "",
             ReadAhead::Random => " rr",
             ReadAhead::Sequential => " sr",
         });
+        text.push_str(if vma.on_fork == OnFork::Omit { " dc" } else { "" });
+        text.push_str(if vma.marks.lock == Lock::OnFault { " lf" } else { "" });
         text.push_str(if vma.marks.accounted { " ac" } else { "" });
-        text.push_str(if vma.marks.no_reserve { " nr \n" } else { " \n" });
+        text.push_str(if vma.marks.no_reserve { " nr" } else { "" });
+        text.push_str(if vma.on_fork == OnFork::Wipe { " wf \n" } else { " \n" });
         out.extend_from_slice(text.as_bytes());
     }
     out.extend_from_slice(VSYSCALL_LINE);

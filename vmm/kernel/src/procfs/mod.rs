@@ -202,7 +202,7 @@ impl<'a> View<'a> {
     }
 
     /// Whether who looks may give parameters of the kernel other values: /proc/sys is writable.
-    fn may_set(&self) -> bool {
+    pub(crate) fn may_set(&self) -> bool {
         self.node.task(self.tid).credentials.caps.has(crate::caps::CAP_SYS_ADMIN)
     }
 

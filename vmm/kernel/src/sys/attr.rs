@@ -3,11 +3,13 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Timespec, Timeval};
-use bloodhound_vfs::{Ino, SetTime, Timestamp};
+use bloodhound_vfs::{FileCap, Ino, SetTime, Stat, Timestamp};
 
 use crate::ctx::*;
+use crate::file::Unnamed;
+use crate::ids::FileId;
 use crate::path::Place;
-use crate::procfs::Change;
+use crate::procfs::{Change, anonymous_ino};
 use crate::wait::SysResult;
 
 const CWD: Fd = Fd(c::AT_FDCWD);
@@ -16,7 +18,7 @@ const UTIME_NOW: i64 = 0x3fff_ffff;
 const UTIME_OMIT: i64 = 0x3fff_fffe;
 
 impl Ctx<'_> {
-    /// The inode of a place whose attributes change. Pipes, sockets and what is in /proc have some that nobody looks at: `None`.
+    /// The inode of a place whose attributes change. What is in /proc has some that nobody looks at: `None`.
     fn changeable(&self, place: Place, change: Change) -> Result<Option<Ino>, Errno> {
         match place {
             Place::Ino(ino) => return Ok(Some(ino)),
@@ -28,6 +30,14 @@ impl Ctx<'_> {
 
     fn chmod_place(&mut self, place: Place, mode: u32) -> SysResult {
         let (cred, now) = (self.fs_cred(), self.now());
+        if let Place::File(id) = place {
+            return self.change_unnamed(id, |stat| {
+                if !cred.has(FileCap::Fowner) && cred.uid != stat.uid {
+                    return Err(Errno::EPERM);
+                }
+                Ok(Stat { mode: stat.mode & !0o7777 | mode & 0o7777, ..stat })
+            });
+        }
         if let Some(ino) = self.changeable(place, Change::Mode(mode & 0o7777))? {
             self.node.vfs.chmod(ino, &cred, mode & 0o7777, now)?;
         }
@@ -38,8 +48,32 @@ impl Ctx<'_> {
         // "If the owner or group is specified as -1, then that ID is not changed."
         let id = |id: u32| Some(id).filter(|id| *id != u32::MAX);
         let (cred, now) = (self.fs_cred(), self.now());
+        if let Place::File(file) = place {
+            let (uid, gid) = (id(uid), id(gid));
+            return self.change_unnamed(file, |stat| {
+                let owner = cred.uid == stat.uid;
+                let others = uid.is_some_and(|uid| !owner || uid != stat.uid)
+                    || gid.is_some_and(|gid| !owner || !cred.in_group(gid) && gid != stat.gid);
+                if others && !cred.has(FileCap::Chown) {
+                    return Err(Errno::EPERM);
+                }
+                Ok(Stat { uid: uid.unwrap_or(stat.uid), gid: gid.unwrap_or(stat.gid), ..stat })
+            });
+        }
         if let Some(ino) = self.changeable(place, Change::Owner)? {
             self.node.vfs.chown(ino, &cred, id(uid), id(gid), now)?;
+        }
+        Ok(0)
+    }
+
+    /// Changes attributes of a file that has no name. Only those of pipes and sockets are kept: all others share an inode, which nobody
+    /// looks at.
+    fn change_unnamed(&mut self, id: FileId, change: impl FnOnce(Stat) -> Result<Stat, Errno>) -> SysResult {
+        let stat = change(self.place_stat(&Place::File(id))?)?;
+        let kind = &self.node.files[id].kind;
+        if Unnamed::are_kept(kind) {
+            let changed = Unnamed { mode: stat.mode & 0o7777, owner: (stat.uid, stat.gid) };
+            self.node.unnamed.insert(anonymous_ino(kind), changed);
         }
         Ok(0)
     }

@@ -187,7 +187,8 @@ fn set_status(k: &mut Ctx<'_>, status: u64) -> SysResult<()> {
 pub fn clock_adjtime(k: &mut Ctx<'_>, clock: i32, buf: Ptr) -> SysResult {
     match clock {
         0 => adjtimex(k, buf),
-        1..=9 | 11 => err(Errno::EOPNOTSUPP),
+        // A negative number is the clock of a process or thread.
+        1..=9 | 11 | i32::MIN..0 => err(Errno::EOPNOTSUPP),
         _ => err(Errno::EINVAL),
     }
 }

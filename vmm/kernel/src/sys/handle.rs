@@ -66,12 +66,18 @@ pub fn open_by_handle_at(k: &mut Ctx<'_>, mount: Fd, handle: Ptr, flags: OpenFla
     }
     let mut bytes = vec![0; size as usize];
     k.read_bytes(handle.0.wrapping_add(8), &mut bytes)?;
-    if mount != Fd(c::AT_FDCWD) {
-        k.fd(mount)?;
-    }
+    let beside = match mount {
+        Fd(fd) if fd == c::AT_FDCWD => Place::Ino(k.place().cwd),
+        _ => k.fd_place(mount)?,
+    };
     let word = |at: usize| bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     let ino = Ino(u64::from(word(8)) << 32 | u64::from(word(4)));
     if size < SIZE || kind != KIND || k.node.vfs.stat_ino(ino).is_err() || k.exporting(ino).is_err() {
+        return err(Errno::ESTALE);
+    }
+    // The handle is looked up in the file system that `mount` is in.
+    let device = k.node.vfs.stat_ino(ino)?.dev;
+    if k.view().device_of(&beside) != device {
         return err(Errno::ESTALE);
     }
     k.open_inode(ino, flags.bits())

@@ -264,7 +264,12 @@ impl Ctx<'_> {
             return Ok(());
         }
         let kind = &self.node.files[id].kind;
+        let direct = self.node.files[id].flags & c::O_DIRECT != 0;
         let known = match kind {
+            // Buffered writes of ext4 do not know RWF_NOWAIT (ext4_buffered_write_iter), and tmpfs knows it for nothing.
+            FileKind::Regular(ino) if writes && !direct || self.node.vfs.is_in_memory(*ino) => {
+                RwFlags::all() - RwFlags::RWF_NOWAIT
+            }
             FileKind::Regular(_) => RwFlags::all(),
             _ if piece_by_piece(kind, writes) => RwFlags::RWF_HIPRI,
             _ => RwFlags::all() - RwFlags::RWF_NOWAIT,

@@ -279,6 +279,11 @@ pub fn remap_file_pages(
         Backing::Shm { id, .. } => Backing::Shm { id, offset },
         _ => return err(Errno::EINVAL),
     };
+    // The mapping is taken away first, with which a segment goes that was only waiting for that; the new mapping finds it gone (shm_mmap).
+    if k.are_last_of_removed(mm, &slices) {
+        k.node.with_recount(k.pid, mm, &[(from, end)], |m| drop(m.remove(from, end)));
+        return err(Errno::EINVAL);
+    }
     let vma = Vma { start: from, end, backing, ..first };
     k.node.with_recount(k.pid, mm, &[(from, end)], |m| {
         m.remove(from, end);

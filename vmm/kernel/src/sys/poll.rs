@@ -8,6 +8,7 @@ use bloodhound_abi::structs::{EpollEvent, PollFd, Timeval};
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
+use crate::caps::CAP_BLOCK_SUSPEND;
 use crate::ctx::*;
 use crate::epoll::Epoll;
 use crate::file::{File, FileKind};
@@ -45,10 +46,14 @@ impl Waited {
 const EVENT_SIZE: u64 = 12;
 
 impl Ctx<'_> {
-    /// Readiness of a descriptor and what to wait for; POLLNVAL for a closed one.
+    /// Readiness of a descriptor and what to wait for; POLLNVAL for a closed one, and for one of O_PATH.
     fn poll_fd(&mut self, fd: i32) -> (u32, Option<Object>) {
         // Each look goes by the descriptor (do_pollfd); but what the first has found stays open while the call sleeps.
         let Ok(entry) = self.table().get(fd) else { return (POLLNVAL, None) };
+        // fdget(), which does not know O_PATH descriptors.
+        if self.node.files[entry.file].flags & c::O_PATH != 0 {
+            return (POLLNVAL, None);
+        }
         if self.resumed.is_none() {
             self.pins.add(Fd(fd), entry);
         }
@@ -241,7 +246,7 @@ impl Ctx<'_> {
                 continue;
             }
             let (bits, object) = self.poll_fd(fd as i32);
-            if bits & POLLNVAL != 0 && self.resumed.is_none() {
+            if bits & POLLNVAL != 0 && self.resumed.is_none() && self.table().get(fd as i32).is_err() {
                 return err(Errno::EBADF);
             }
             for i in 0..3 {
@@ -367,9 +372,14 @@ pub fn epoll_create1(k: &mut Ctx<'_>, flags: FdFlags) -> SysResult {
 
 /// epoll_ctl(2). EEXIST, ENOENT; EPERM for files that are always ready; ELOOP for circles of instances.
 pub fn epoll_ctl(k: &mut Ctx<'_>, epfd: Fd, op: u32, fd: Fd, event: Ptr) -> SysResult {
-    let event = if u64::from(op) == c::EPOLL_CTL_DEL { EpollEvent::default() } else { k.read_obj(event)? };
+    let mut event =
+        if u64::from(op) == c::EPOLL_CTL_DEL { EpollEvent::default() } else { k.read_obj(event)? };
     k.fd(epfd)?;
     let file = k.file_id(fd)?;
+    // "If EPOLLWAKEUP is specified but the caller does not have CAP_BLOCK_SUSPEND, the flag is silently ignored" (epoll_ctl(2)).
+    if !k.capable(CAP_BLOCK_SUSPEND) {
+        event.events &= !(c::EPOLLWAKEUP as u32);
+    }
     // "The target file descriptor must support poll" is asked for before the rest (do_epoll_ctl).
     if k.node.files[file].object().is_none() {
         return err(Errno::EPERM);

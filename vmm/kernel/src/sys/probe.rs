@@ -33,6 +33,26 @@ pub fn chroot(k: &mut Ctx<'_>, path: Path) -> SysResult {
     Ok(0)
 }
 
+/// iopl(2). EINVAL for a level that there is not; EPERM, as in a container (CAP_SYS_RAWIO).
+pub fn iopl(_: &mut Ctx<'_>, level: u32) -> SysResult {
+    match level {
+        0 => Ok(0),
+        1..=3 => err(Errno::EPERM),
+        _ => err(Errno::EINVAL),
+    }
+}
+
+/// ioperm(2). EINVAL for ports that there are not; EPERM, as in a container (CAP_SYS_RAWIO). Nobody has ports to give back.
+pub fn ioperm(_: &mut Ctx<'_>, from: u64, num: u64, turn_on: i32) -> SysResult {
+    const PORTS: u64 = 65536;
+    let end = from.wrapping_add(num);
+    match () {
+        () if end <= from || end > PORTS => err(Errno::EINVAL),
+        () if turn_on != 0 => err(Errno::EPERM),
+        () => Ok(0),
+    }
+}
+
 /// pkey_mprotect(2): "if pkey is -1 [...] the same as mprotect()"; there are no keys.
 pub fn pkey_mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot, pkey: i32) -> SysResult {
     if pkey == -1 { super::mprotect(k, addr, len, prot) } else { err(Errno::EINVAL) }

@@ -200,7 +200,9 @@ pub fn sched_rr_get_interval(k: &mut Ctx<'_>, pid: i32, interval: Ptr) -> SysRes
     }
     let tid = k.scheduled(pid)?;
     let slice = match k.node.task(tid).policy & !RESET_ON_FORK {
-        ROUND_ROBIN => ROUND_NS,
+        ROUND_ROBIN => {
+            k.container().number("kernel/sched_rr_timeslice_ms").map_or(ROUND_NS, |ms| ms * 1_000_000)
+        }
         plain if FAIR.contains(&plain) => FAIR_NS,
         _ => 0,
     };

@@ -281,18 +281,20 @@ pub fn copy_file_range(
     if k.node.vfs.stat_ino(in_ino)?.dev != k.node.vfs.stat_ino(out_ino)?.dev {
         return err(Errno::EXDEV);
     }
+    // "EPERM fd_out refers to an immutable file" (generic_copy_file_checks).
+    if k.node.vfs.is_immutable(out_ino) {
+        return err(Errno::EPERM);
+    }
     for offset in [&source, &sink] {
         if let Offset::User(ptr, _) = offset {
             k.check_user(ptr.0, 8, crate::mm::Access::Write)?;
         }
-        // "EOVERFLOW: The requested source or destination range is too large to represent in the specified data types": in 64
-        // bits without a sign (generic_copy_file_checks in Linux).
+        // "EOVERFLOW: The requested source or destination range is too large to represent": in 64 bits without a sign.
         if offset.at().checked_add(len).is_none() {
             return err(Errno::EOVERFLOW);
         }
     }
-    // "EINVAL: fd_in and fd_out refer to the same file and the source and target ranges overlap", the source range
-    // ending with the file.
+    // "EINVAL: [...] refer to the same file and the source and target ranges overlap", the source range ending with the file.
     let len = len.min(k.node.vfs.size(in_ino).saturating_sub(source.at()));
     // Where a file cannot be written nothing is copied, not even no bytes (generic_write_check_limits); the rest of that the write asks.
     let len = k.limited_to(sink.at(), len)?;

@@ -50,6 +50,10 @@ pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResul
     if size == 0 || size > longest {
         return err(Errno::EINVAL);
     }
+    // "if (size < 0 || size > MAX_LFS_FILESIZE) return ERR_PTR(-EINVAL)" (__shmem_file_setup).
+    if size > i64::MAX as u64 {
+        return err(Errno::EINVAL);
+    }
     // There is no hugetlbfs (newseg without CONFIG_HUGETLBFS).
     if flags.bits() & HUGE != 0 {
         return err(Errno::EINVAL);
@@ -239,6 +243,20 @@ fn stat(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
     let words = [a, b, c, d, e, f, item.size, item.atime, item.dtime, ctime, pids, attached, 0, 0];
     k.write_obj(buf, &words)?;
     Ok(if cmd == cmd::STAT { 0 } else { id as u64 })
+}
+
+impl Ctx<'_> {
+    /// Whether these pieces of mappings are whole ones, and all that keeps a segment which is to be destroyed (SHM_DEST).
+    pub(super) fn are_last_of_removed(&mut self, mm: MmId, pieces: &[Vma]) -> bool {
+        let Some(Backing::Shm { id, .. }) = pieces.first().map(|piece| &piece.backing) else { return false };
+        let Shm { segment: Some((_, segment)), refs, .. } = self.node.shm[*id] else { return false };
+        let whole = |piece: &Vma| {
+            self.node.mms[mm].find(piece.start).is_some_and(|v| (v.start, v.end) == (piece.start, piece.end))
+        };
+        refs as usize == pieces.len()
+            && pieces.iter().all(whole)
+            && self.ipc().segments.get(segment).is_some_and(|entry| entry.perm.mode & DEST != 0)
+    }
 }
 
 /// IPC_RMID: "the segment will actually be destroyed only after the last process detaches it".

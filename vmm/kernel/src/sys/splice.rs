@@ -179,6 +179,8 @@ pub(super) fn takes_pages(kind: &FileKind) -> bool {
         | FileKind::Unix(_)
         | FileKind::Netlink(_)
         | FileKind::Console(_) => true,
+        // Since Linux 5.11 (proc_sys_file_operations).
+        FileKind::Synthetic { path, .. } => path.starts_with(b"/proc/sys/"),
         // Not /dev/full.
         FileKind::Device { dev, .. } => dev.major == 1 && dev.minor != 7,
         _ => false,

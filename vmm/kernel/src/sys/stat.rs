@@ -7,14 +7,16 @@ use bloodhound_vfs::flags::{MAY_EXEC, MAY_WRITE, S_IFIFO, S_IFSOCK};
 use bloodhound_vfs::{Cred, Dev, Ino, Kind, Stat, Timestamp};
 
 use crate::ctx::*;
-use crate::file::FileKind;
+use crate::file::{FileKind, Unnamed};
 use crate::ids::*;
 use crate::path::{Place, Synth};
 use crate::procfs::{Entry, Tree, View, anonymous_ino};
 use crate::wait::SysResult;
 
 /// STATX_BASIC_STATS | STATX_BTIME.
-const STATX_SHOWN: u32 = 0x7ff | 0x800;
+const STATX_SHOWN: u32 = 0x7ff | STATX_BIRTH;
+/// STATX_BTIME.
+const STATX_BIRTH: u32 = 0x800;
 
 /// stat(2).
 pub fn stat(k: &mut Ctx<'_>, path: Path, buf: Ptr) -> SysResult {
@@ -74,7 +76,13 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: Statx
     };
     let attributes = flags | if is_root { MOUNT_ROOT } else { 0 };
     let attributes_mask = known | MOUNT_ROOT | NOWHERE;
-    let out = |stat: &Stat| Statx { attributes, attributes_mask, ..statx_out(stat, mount) };
+    // Other file systems tell the birth of a file unasked.
+    let of_memory = matches!(place, Place::Ino(ino) if k.node.vfs.is_in_memory(ino));
+    let hidden = if of_memory && !mask.contains(StatxMask::STATX_BTIME) { STATX_BIRTH } else { 0 };
+    let out = |stat: &Stat| {
+        let told = statx_out(stat, mount);
+        Statx { attributes, attributes_mask, mask: told.mask & !hidden, ..told }
+    };
     let (shown, told) = (out(&stat), out(&timeless(&stat)));
     k.write_stat(buf, &shown, &told)?;
     Ok(0)
@@ -153,7 +161,8 @@ fn access_synth(k: &Ctx<'_>, synth: &Synth, cred: &Cred, mode: u32) -> Result<()
     }
     view.permit(synth, cred, mode)?;
     let entry = view.entry(synth).ok_or(Errno::ENOENT)?;
-    if mode & MAY_WRITE != 0 && (synth.tree == Tree::Sys || synth.path.starts_with(b"sys/")) {
+    let parameter = synth.tree == Tree::Proc && synth.path.starts_with(b"sys/");
+    if mode & MAY_WRITE != 0 && (synth.tree == Tree::Sys || parameter && !view.may_set()) {
         return Err(Errno::EROFS);
     }
     // No file there has an x bit, and root needs one.
@@ -224,7 +233,14 @@ impl Ctx<'_> {
             FileKind::Console(_) => (cred.uid, cred.gid),
             _ => self.node.files[id].made_by,
         };
-        Stat { uid, gid, ..plain(dev, anonymous_ino(kind), mode, time) }
+        let ino = anonymous_ino(kind);
+        let stat = Stat { uid, gid, ..plain(dev, ino, mode, time) };
+        match self.node.unnamed.get(&ino).filter(|_| Unnamed::are_kept(kind)) {
+            Some(&Unnamed { mode, owner: (uid, gid) }) => {
+                Stat { mode: stat.mode & !0o7777 | mode, uid, gid, ..stat }
+            }
+            None => stat,
+        }
     }
 }
 

@@ -353,8 +353,8 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
         value = k.read_obj(event)?;
         let [sig, notify, tid]: [i32; 3] = k.read_obj(Ptr(event.0 + 8))?;
         match notify {
-            // SIGEV_SIGNAL, SIGEV_THREAD_ID, SIGEV_NONE
-            0 | 4 => {
+            // SIGEV_SIGNAL; SIGEV_THREAD, which is the C library's and a signal to the kernel (good_sigevent); SIGEV_THREAD_ID
+            0 | 2 | 4 => {
                 if !(1..=64).contains(&sig) {
                     return err(Errno::EINVAL);
                 }
@@ -367,6 +367,7 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
                     thread = Some(tid);
                 }
             }
+            // SIGEV_NONE
             1 => signo = 0,
             _ => return err(Errno::EINVAL),
         }

@@ -8,6 +8,7 @@ use super::Sock;
 use super::kinds::{inet_proto, unix_kind};
 use crate::ctx::*;
 use crate::inet::InetSocket;
+use crate::procfs::sysctl::ping_groups;
 use crate::socket::Generic;
 
 impl Ctx<'_> {
@@ -53,6 +54,8 @@ impl Ctx<'_> {
     /// Whether a group of the caller is in net.ipv4.ping_group_range, which Docker sets to `0 2147483647`.
     fn may_ping(&self) -> bool {
         let cred = &self.credentials().cred;
-        std::iter::once(&cred.gid).chain(cred.groups.iter()).any(|gid| *gid <= i32::MAX as u32)
+        let range = self.container().parameter("net/ipv4/ping_group_range");
+        let (low, high) = range.and_then(|text| ping_groups(text).ok()).unwrap_or((0, i32::MAX as u32));
+        std::iter::once(&cred.gid).chain(cred.groups.iter()).any(|gid| (low..=high).contains(gid))
     }
 }

@@ -72,7 +72,9 @@ impl Ctx<'_> {
                 err(Errno::ENOPROTOOPT)
             }
             c::SO_DEBUG if number != 0 => err(Errno::EACCES),
-            c::SO_DEBUG | c::SO_DETACH_FILTER => Ok(()),
+            c::SO_DEBUG => Ok(()),
+            // Nothing is attached (sk_detach_filter).
+            c::SO_DETACH_FILTER => err(Errno::ENOENT),
             // These need CAP_NET_ADMIN, which containers do not have.
             c::SO_MARK | c::SO_SNDBUFFORCE | c::SO_RCVBUFFORCE => err(Errno::EPERM),
             SO_RESERVE_MEM if number < 0 => err(Errno::EINVAL),
