@@ -84,7 +84,7 @@ fn hits_are_told_and_nothing_else_is_different() {
             &[
                 // A child has hits as well; each stack leads to main.
                 "break compute, hit 1: ",
-                "process 3, task 3 (",
+                "process 4, task 4 (",
                 "    #1 in_child at places.c:18\n    #2 main at places.c:",
                 // In the handler of a signal.
                 "    #0 compute at places.c:17\n    #1 handler at places.c:",

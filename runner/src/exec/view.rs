@@ -111,7 +111,8 @@ pub fn scenario(
         runtime: Runtime {
             settings: Settings {
                 memory: surroundings.mem_limit,
-                pids: surroundings.pids_limit,
+                // Beside the init.
+                pids: surroundings.pids_limit.map(|most| most.saturating_add(1)),
                 capabilities: caps::OF_A_MACHINE,
                 ..Settings::default()
             },

@@ -61,6 +61,11 @@ fn settings(service: &Service, pieces: &mut Pieces<'_>) -> Settings {
         if !procfs::has_parameter(&path) {
             let text = format!("sysctls: the kernel parameter {name} is not simulated");
             pieces.keep::<()>("sysctls", Err(text));
+        } else if !procfs::is_value(&path, value) {
+            pieces.keep::<()>(
+                "sysctls",
+                Err(format!("sysctls: the kernel parameter {name} cannot be {value}")),
+            );
         }
         sysctls.insert(path, value.clone());
     }

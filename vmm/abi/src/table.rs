@@ -204,7 +204,7 @@ macro_rules! syscalls {
             [156 _sysctl () errno ENOSYS "a call of the past: Linux 6.1 has no such call for 64-bit programs"]
             [157 prctl (option: u32, a2: u64, a3: u64, a4: u64, a5: u64) partial "PR_SET_SYSCALL_USER_DISPATCH EINVAL as of older kernels; PR_SET_VMA EINVAL, as without CONFIG_ANON_VMA_NAME"]
             [158 arch_prctl (code: Hex, addr: Ptr) partial "FS and GS base, state components; ARCH_SET_CPUID ENODEV"]
-            [159 adjtimex (buf: Ptr) partial "reads, sets, leap seconds; no rates; EPERM in a container"]
+            [159 adjtimex (buf: Ptr) partial "reads, sets, leap seconds; no other rates than that of the clock; EPERM in a container"]
             [160 setrlimit (resource: u32, limit: Ptr) full ""]
             [161 chroot (path: Path) partial "not into /proc and /sys"]
             [162 sync () full ""]

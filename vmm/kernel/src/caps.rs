@@ -23,7 +23,8 @@ pub const OF_A_MACHINE: u64 = DOCKER
     | 1 << CAP_SYS_TTY_CONFIG
     | 1 << CAP_LEASE
     | 1 << CAP_SYSLOG
-    | 1 << CAP_WAKE_ALARM;
+    | 1 << CAP_WAKE_ALARM
+    | 1 << CAP_BLOCK_SUSPEND;
 /// The last capability of Linux 6.1, CAP_CHECKPOINT_RESTORE.
 pub const LAST: u64 = 40;
 /// Capabilities that are asked for.

@@ -183,10 +183,12 @@ impl Node {
     pub(crate) fn new_number(&mut self, ns: PidNs) -> u32 {
         let most =
             self.containers.iter().filter(|own| own.pids == ns).find_map(|own| own.number("kernel/pid_max"));
-        // A task has the number of a group and a session in use beside its own. Where those could be all that there are, others are given,
-        // so that there is always one.
-        let roomy = |last: &u32| (last.saturating_sub(PidNs::AGAIN) as usize) > 3 * self.tasks.len();
-        let last = most.map(|most| most as u32 - 1).filter(roomy).unwrap_or(PidNs::LAST);
+        // A process, dead or alive, has the numbers of a group and a session in use beside its own. Where those could be all that there
+        // are, greater ones are given, so that there is always one.
+        let used = self.tasks.len() + 3 * self.processes.len();
+        let roomy = |last: &u64| last.saturating_sub(PidNs::AGAIN.into()) > used as u64;
+        let last = most.and_then(|most| most.checked_sub(1)).filter(roomy);
+        let last = last.map_or(PidNs::LAST, |last| last.min(PidNs::LAST.into()) as u32);
         loop {
             let next = &mut self.next_numbers[ns.0 as usize];
             let number = if *next > last { PidNs::AGAIN } else { *next };

@@ -131,6 +131,9 @@ pub struct File {
     /// How many failures to write its file's data back it has told of, or was opened after (`f_wb_err` of Linux;
     /// [`crate::disk`]).
     pub unwritten_seen: u32,
+    /// It can write to its file, and yet execve(2) may run that: the description that memfd_create(2) gives, which takes no write access
+    /// (alloc_file_pseudo).
+    pub uncounted: bool,
     /// User and group that own the inode of a pipe or a socket without a place in the file system: those that its maker had for files
     /// (get_pipe_inode, sock_alloc).
     pub made_by: (u32, u32),
@@ -157,6 +160,7 @@ impl File {
             owner: FileOwner::default(),
             asynced: None,
             unwritten_seen: 0,
+            uncounted: false,
             made_by: (0, 0),
         }
     }
@@ -242,7 +246,7 @@ impl Node {
             self.vfs.tell(ino, if writer { IN_CLOSE_WRITE } else { IN_CLOSE_NOWRITE });
         }
         match file.kind {
-            FileKind::Regular(ino) => self.vfs.close_ref(ino, writer),
+            FileKind::Regular(ino) => self.vfs.close_ref(ino, writer && !file.uncounted),
             FileKind::Dir(ino) | FileKind::Path(ino) | FileKind::Device { ino, .. } => {
                 self.vfs.close_ref(ino, false);
             }

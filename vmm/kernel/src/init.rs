@@ -1,5 +1,6 @@
 //! The init of containers with `init: true`: process 1, which reaps children that it did not make and hands signals on to the
-//! service's command, as docker-init (tini) does.
+//! service's command, as docker-init (tini) does. Programs of `bloodhound exec` have one above them as well, which never runs
+//! ([`crate::node::Node::spawn_below_init`]).
 //!
 //! It is a program like any other, made here: [`image`] is its file, [`PATH`] where engines put it. The kernel makes the service's
 //! command its child ([`crate::node::Node::spawn_with_init`]), whose number it has in rbx when it begins.

@@ -367,7 +367,10 @@ impl Node {
         let mut worst: Option<(i128, Pid)> = None;
         for process in self.processes.values() {
             let inside = pressed.container.is_none_or(|id| process.container == id);
-            let spared = process.zombie.is_some() || process.knobs.oom_score_adj == -1000;
+            // Nor is the init of a machine ever chosen (oom_unkillable_task).
+            let spared = process.zombie.is_some()
+                || process.knobs.oom_score_adj == -1000
+                || self.is_sleeping_init(process.pid);
             if !inside || spared || !may_die(process) {
                 continue;
             }

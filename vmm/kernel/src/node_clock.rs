@@ -89,6 +89,8 @@ pub struct NodeClock {
     pub leap: Leap,
     /// Somebody set CLOCK_REALTIME, and nobody said since that it is right (STA_UNSYNC).
     pub unsynchronized: bool,
+    /// What adjtimex(2) tells, and nothing here goes by: the greatest and the estimated error, us, and the time constant.
+    pub told: [u64; 3],
 }
 
 impl NodeClock {
@@ -103,6 +105,7 @@ impl NodeClock {
             tai: 0,
             leap: Leap::None,
             unsynchronized: false,
+            told: [1_000, 100, 7],
         }
     }
 

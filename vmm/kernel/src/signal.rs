@@ -180,11 +180,16 @@ impl Node {
         self.send_process_by(pid, Tid(pid.0), info);
     }
 
+    /// Whether a signal that cannot be blocked is for the init of a machine, which does not get it.
+    fn spares_init(&self, pid: Pid, signo: u32) -> bool {
+        bit(signo) & UNBLOCKABLE != 0 && self.is_sleeping_init(pid)
+    }
+
     /// Sends a signal to a whole process that was named by one of its threads, which takes it if it does not block it.
     pub(crate) fn send_process_by(&mut self, pid: Pid, named: Tid, info: Siginfo) {
         let signo = info.signo as u32;
         let Some(process) = self.processes.get(&pid) else { return };
-        if process.zombie.is_some() {
+        if process.zombie.is_some() || self.spares_init(pid, signo) {
             return;
         }
         self.prepare_signal(pid, signo);
@@ -228,6 +233,9 @@ impl Node {
         let signo = info.signo as u32;
         let Some(task) = self.tasks.get(&tid) else { return };
         let (pid, blocked) = (task.pid, task.sigmask & bit(signo) != 0);
+        if self.spares_init(pid, signo) {
+            return;
+        }
         self.prepare_signal(pid, signo);
         if self.ignored(pid, signo) && !blocked {
             return;

@@ -23,6 +23,7 @@ use crate::mm::Mm;
 use crate::node::Node;
 use crate::process::{CpuTime, ExitStatus, FdEntry, FdTable, Process};
 use crate::shared::{Common, FsPlace, Shared};
+use crate::signal::UNBLOCKABLE;
 use crate::task::{Task, TaskState};
 use crate::wait::{Blocked, Pins, Progress, Restart, Stop, Wait};
 use crate::watch::Told;
@@ -145,23 +146,26 @@ impl Node {
         program: &Program,
         outside: &mut Outside<'_>,
     ) -> Result<Pid, Errno> {
-        let (init, child) = self.spawn_pair(id, program, outside)?;
+        let mut argv = vec![crate::init::PATH.to_vec(), b"--".to_vec()];
+        argv.extend_from_slice(&program.argv);
+        let (init, child) = self.spawn_pair(id, argv, program, outside)?;
         self.task_mut(Tid(init.0)).regs.rbx = u64::from(child.number());
         Ok(init)
     }
 
     /// As [`Node::spawn`], as a program of a machine that has been running for long: process 1 is an init that is asleep, and never
-    /// runs. Its children that end are forgotten at once, as those of a process that ignores SIGCHLD; it blocks all signals.
+    /// runs. Its children that end are forgotten at once, as those of a process that ignores SIGCHLD; it blocks all signals, and
+    /// SIGKILL and SIGSTOP are not sent to it (SIGNAL_UNKILLABLE).
     pub fn spawn_below_init(
         &mut self,
         id: ContainerId,
         program: &Program,
         outside: &mut Outside<'_>,
     ) -> Result<Pid, Errno> {
-        let (init, child) = self.spawn_pair(id, program, outside)?;
+        let (init, child) = self.spawn_pair(id, vec![crate::init::PATH.to_vec()], program, outside)?;
         let ignore = Sigaction { handler: c::SIG_IGN, ..Sigaction::default() };
         self.actions_of_mut(init)[c::SIGCHLD as usize - 1] = ignore;
-        self.task_mut(Tid(init.0)).sigmask = u64::MAX;
+        self.task_mut(Tid(init.0)).sigmask = !UNBLOCKABLE;
         let (call, wait) = (Call::pause {}, Wait::until(None).restart(Restart::NoHand));
         let (files, progress) = (Pins::default(), Progress::None);
         self.block(Tid(init.0), Box::new(Blocked { call, files, wait, progress, timeout: None, paid: 0 }));
@@ -176,15 +180,14 @@ impl Node {
         of_init && self.tasks.get(&Tid(pid.0)).is_some_and(asleep)
     }
 
-    /// An init, and a program that is its child.
+    /// An init with these arguments, and a program that is its child.
     fn spawn_pair(
         &mut self,
         id: ContainerId,
+        argv: Vec<Vec<u8>>,
         program: &Program,
         outside: &mut Outside<'_>,
     ) -> Result<(Pid, Pid), Errno> {
-        let mut argv = vec![crate::init::PATH.to_vec(), b"--".to_vec()];
-        argv.extend_from_slice(&program.argv);
         let first = Program { path: crate::init::PATH.to_vec(), argv, ..program.clone() };
         let init = self.spawn(id, &first, outside)?;
         let child = match self.spawn(id, program, outside) {

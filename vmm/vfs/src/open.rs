@@ -124,9 +124,7 @@ impl Vfs {
             return Err(Errno::EACCES);
         }
         allows(inode, cred, MAY_EXEC)?;
-        // The descriptor that memfd_create(2) gives does not count (alloc_file_pseudo).
-        let of_memory = inode.seen.as_ref().is_some_and(|(parent, _)| self.is_unnamed_root(*parent));
-        if self.handles_of(ino).writers > u32::from(of_memory) {
+        if self.handles_of(ino).writers > 0 {
             return Err(Errno::ETXTBSY);
         }
         self.load(base, ino)?;
@@ -316,7 +314,10 @@ impl Vfs {
         inode.seen = Some((root, Name::from(&[b"memfd:", name].concat()[..])));
         let ino = self.alloc(inode);
         self.count_kept(ino);
-        self.take_ref(ctx, ino, O_RDWR, true)
+        let opened = self.take_ref(ctx, ino, O_RDWR, true)?;
+        // It takes no write access to the inode (alloc_file_pseudo), so that execve(2) may run it.
+        self.change_handles(ino, |handles| handles.writers = handles.writers.saturating_sub(1));
+        Ok(Opened { writer: false, ..opened })
     }
 
     /// The root of the file system for files that no path leads to.

@@ -123,7 +123,7 @@ pub fn answer(asker: &Asker<'_>, request: &Request<'_>) -> Result<Reply, Errno> 
         (GETNEIGH, true) => Ok(Reply::Dump(Vec::new(), 0)),
         (GETRULE, true) => Ok(dump_rules(asker, request)),
         (GETRULE, false) => Err(Errno::EOPNOTSUPP),
-        // As a kernel without CONFIG_NET_SCHED and CONFIG_NET_NS.
+        // As of a kernel that has nobody to answer them: without CONFIG_NET_SCHED, and with one network namespace.
         (GETQDISC | GETTCLASS | GETTFILTER | GETNSID, _) => Err(Errno::EOPNOTSUPP),
         (kind, _) => Ok(Reply::Unsupported(format!("rtnetlink request of type {kind}"))),
     }

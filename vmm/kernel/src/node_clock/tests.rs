@@ -8,6 +8,7 @@ use zerocopy::IntoBytes;
 
 use super::*;
 use crate::caps::{CAP_SYS_TIME, OF_A_MACHINE};
+use crate::dispatch::Outcome;
 use crate::node::Node;
 use crate::testing::Bench;
 
@@ -354,6 +355,45 @@ fn a_container_sets_no_clock_and_a_machine_does() {
     let at = b.put_as(b.tid, timex.as_bytes());
     assert_eq!(b.call(nr::adjtimex, &[at]), Ok(5));
     assert!((EPOCH - b.node.realtime()).abs_diff(1_500_000_000) < 10_000);
+}
+
+#[test]
+fn what_is_told_of_a_clock_is_set_and_its_rate_is_not() {
+    let mut b = Bench::new();
+    b.node.task_mut(b.tid).credentials.caps.effective = OF_A_MACHINE;
+    let at = b.room(208);
+    assert_eq!(b.call(nr::adjtimex, &[at]), Ok(0));
+    let read = |b: &mut Bench| b.object::<[u64; 26]>(b.tid, at);
+    let asked = |b: &mut Bench, timex: [u64; 26]| {
+        let asked = b.put_as(b.tid, timex.as_bytes());
+        b.start(b.tid, nr::adjtimex, &[asked])
+    };
+    // All that ntpd(8) sets, with the values that are there.
+    let mut timex = read(&mut b);
+    timex[0] = 0x403f;
+    assert_eq!(asked(&mut b, timex), Outcome::Done(0));
+    let errors = [5, 0xffff_ffff & (1 << 20), 3];
+    (timex[3], timex[4], timex[6]) = (errors[0], errors[1], errors[2]);
+    assert_eq!(asked(&mut b, timex), Outcome::Done(0));
+    assert_eq!(b.call(nr::adjtimex, &[at]), Ok(0));
+    let told = read(&mut b);
+    assert_eq!([told[3], told[4], told[6]], errors);
+    for (word, value, refused) in
+        [(11, 8_999, true), (11, 11_001, true), (11, 10_001, false), (2, 65_536, false)]
+    {
+        let outcome = asked(&mut b, {
+            let mut other = timex;
+            other[word] = value;
+            other
+        });
+        let einval = Outcome::Done(Errno::EINVAL.as_ret());
+        assert_eq!(outcome == einval, refused, "word {word}, {value}: {outcome:?}");
+        assert!(refused || matches!(outcome, Outcome::Unsupported(_)), "word {word}, {value}: {outcome:?}");
+    }
+    // adjtime(3) of nothing.
+    timex = [0; 26];
+    timex[0] = 0x8001;
+    assert_eq!(asked(&mut b, timex), Outcome::Done(0));
 }
 
 #[test]

@@ -112,9 +112,9 @@ impl Ctx<'_> {
                 // "Writing 5 to the file will reset the peak resident set size ("high water mark") to the process's current resident set
                 // size value" (proc(5)).
                 let mm = self.node.process(pid).mm;
-                let mm = &mut self.node.mms[mm];
-                mm.peak = mm.pages.len();
-                self.node.process_mut(pid).peak = 0;
+                if let Some(mm) = self.node.mms.get_mut(mm) {
+                    mm.peak = mm.pages.len();
+                }
             }
             // What else proc(5) lists; nothing is counted.
             "clear_refs" if (1..=4).contains(&number::<i32>(data, 10)?) => {}

@@ -477,6 +477,11 @@ pub fn has_parameter(path: &str) -> bool {
     sysctl::TABLE.iter().any(|(name, _)| *name == path)
 }
 
+/// Whether a parameter could have a value. Those that act on nothing here are shown with any.
+pub fn is_value(path: &str, value: &str) -> bool {
+    sysctl::is_value(path, value)
+}
+
 /// Inode number of a place: a hash of its path (FNV-1a), so that it does not depend on what was looked at before.
 pub(crate) fn inode_number(at: &Synth) -> u64 {
     if at.tree == Tree::Ns {

@@ -1,5 +1,6 @@
 //! /proc/sys (proc(5), "sysctl"): the values of an untouched Linux 6.1. They are
-//! read-only as in a container for whom has not CAP_SYS_ADMIN; with it, those that act here take other values ([`takes`]).
+//! read-only as in a container for whom has not CAP_SYS_ADMIN; with it, those that act here, and those that act on nothing that a program could see, take
+//! other values ([`takes`]).
 
 use bloodhound_abi::Errno;
 
@@ -309,6 +310,7 @@ fn uuid_text(bits: [u64; 2]) -> String {
 /// A parameter that acts here: its path, and which numbers it takes.
 const ACTING: &[(&str, std::ops::RangeInclusive<u64>)] = &[
     ("fs/lease-break-time", 0..=i32::MAX as u64),
+    ("kernel/dmesg_restrict", 0..=1),
     // Up to HARD_MSGMAX and HARD_MSGSIZEMAX, from the least of ipc/mq_sysctl.c on.
     ("fs/mqueue/msg_default", 1..=65536),
     ("fs/mqueue/msg_max", 1..=65536),
@@ -320,55 +322,62 @@ const ACTING: &[(&str, std::ops::RangeInclusive<u64>)] = &[
     ("kernel/pid_max", 301..=PidNs::LAST as u64 + 1),
     ("kernel/shmmax", 0..=u64::MAX),
     ("kernel/shmmni", 0..=32768),
-    ("fs/pipe-max-size", 0..=i32::MAX as u64),
     ("net/core/somaxconn", 0..=i32::MAX as u64),
     ("net/ipv4/ip_unprivileged_port_start", 0..=65535),
 ];
 
+/// Those for which [`takes`] has a rule of its own.
+const CHECKED: [&str; 3] = ["fs/pipe-max-size", "kernel/sched_rr_timeslice_ms", "net/ipv4/ping_group_range"];
+
 /// Parameters that act on nothing that a program here could see: when dirty pages are written and free ones are looked for, namespaces
 /// that nobody can make, what is written to the kernel's log.
-const NEUTRAL: &[(&str, std::ops::RangeInclusive<u64>)] = &[
-    ("kernel/core_uses_pid", 0..=1),
-    ("kernel/dmesg_restrict", 0..=1),
+const NEUTRAL: &[(&str, std::ops::RangeInclusive<i64>)] = &[
+    ("kernel/core_uses_pid", i32::MIN as i64..=i32::MAX as i64),
     ("kernel/kptr_restrict", 0..=2),
-    ("kernel/panic", 0..=i32::MAX as u64),
-    ("kernel/panic_on_oops", 0..=i32::MAX as u64),
+    ("kernel/panic", i32::MIN as i64..=i32::MAX as i64),
+    ("kernel/panic_on_oops", i32::MIN as i64..=i32::MAX as i64),
     ("kernel/panic_on_warn", 0..=1),
-    ("kernel/print-fatal-signals", 0..=i32::MAX as u64),
-    ("kernel/printk_ratelimit", 0..=i32::MAX as u64),
-    ("kernel/printk_ratelimit_burst", 0..=i32::MAX as u64),
+    ("kernel/print-fatal-signals", i32::MIN as i64..=i32::MAX as i64),
+    ("kernel/printk_ratelimit", 0..=i32::MAX as i64),
+    ("kernel/printk_ratelimit_burst", i32::MIN as i64..=i32::MAX as i64),
     ("kernel/sched_autogroup_enabled", 0..=1),
     ("kernel/watchdog_thresh", 0..=60),
-    ("user/max_cgroup_namespaces", 0..=i32::MAX as u64),
-    ("user/max_ipc_namespaces", 0..=i32::MAX as u64),
-    ("user/max_mnt_namespaces", 0..=i32::MAX as u64),
-    ("user/max_net_namespaces", 0..=i32::MAX as u64),
-    ("user/max_pid_namespaces", 0..=i32::MAX as u64),
-    ("user/max_time_namespaces", 0..=i32::MAX as u64),
-    ("user/max_user_namespaces", 0..=i32::MAX as u64),
-    ("user/max_uts_namespaces", 0..=i32::MAX as u64),
+    ("user/max_cgroup_namespaces", 0..=i32::MAX as i64),
+    ("user/max_ipc_namespaces", 0..=i32::MAX as i64),
+    ("user/max_mnt_namespaces", 0..=i32::MAX as i64),
+    ("user/max_net_namespaces", 0..=i32::MAX as i64),
+    ("user/max_pid_namespaces", 0..=i32::MAX as i64),
+    ("user/max_time_namespaces", 0..=i32::MAX as i64),
+    ("user/max_user_namespaces", 0..=i32::MAX as i64),
+    ("user/max_uts_namespaces", 0..=i32::MAX as i64),
     ("vm/compaction_proactiveness", 0..=100),
     ("vm/dirty_background_ratio", 0..=100),
-    ("vm/dirty_expire_centisecs", 0..=i32::MAX as u64),
+    ("vm/dirty_expire_centisecs", 0..=i32::MAX as i64),
     ("vm/dirty_ratio", 0..=100),
-    ("vm/dirty_writeback_centisecs", 0..=i32::MAX as u64),
-    ("vm/min_free_kbytes", 0..=i32::MAX as u64),
-    ("vm/stat_interval", 0..=i32::MAX as u64),
+    ("vm/dirty_writeback_centisecs", i32::MIN as i64..=i32::MAX as i64),
+    ("vm/stat_interval", 0..=i32::MAX as i64),
     ("vm/swappiness", 0..=200),
-    ("vm/vfs_cache_pressure", 0..=i32::MAX as u64),
-    ("vm/watermark_scale_factor", 1..=3000),
+    ("vm/vfs_cache_pressure", 0..=i32::MAX as i64),
 ];
 
-/// The groups of net.ipv4.ping_group_range: two numbers, none of which is negative. A range that is none stands for nobody, and becomes
-/// 1 to 0 (`ipv4_ping_group_range`). EINVAL.
-pub(crate) fn ping_groups(text: &str) -> Result<(u32, u32), Errno> {
+/// The groups of net.ipv4.ping_group_range: two numbers, none of which is negative; a second one that is not given is that of `now`. A
+/// range that is none stands for nobody, and becomes 1 to 0 (`ipv4_ping_group_range`). EINVAL.
+pub(crate) fn ping_groups(text: &str, now: &str) -> Result<(u32, u32), Errno> {
+    let given = text.split_whitespace().count().max(1);
+    let words = text.split_whitespace().chain(now.split_whitespace().skip(given));
     let numbers: Result<Vec<u32>, Errno> =
-        text.split_whitespace().map(|word| word.parse().map_err(|_| Errno::EINVAL)).collect();
+        words.map(|word| word.parse().map_err(|_| Errno::EINVAL)).collect();
     let [low, high] = numbers?[..] else { return Err(Errno::EINVAL) };
     if low > i32::MAX as u32 || high > i32::MAX as u32 {
         return Err(Errno::EINVAL);
     }
     Ok(if low > high { (1, 0) } else { (low, high) })
+}
+
+/// Whether a parameter that acts here could have a value from the beginning.
+pub(super) fn is_value(path: &str, value: &str) -> bool {
+    let acts = ACTING.iter().any(|(known, _)| *known == path) || CHECKED.contains(&path);
+    !acts || takes(path, "", value).is_ok()
 }
 
 /// What a parameter becomes when this is written to it. EINVAL for what is no value of it, or one that is not modelled: the one that it
@@ -380,7 +389,7 @@ pub(crate) fn takes(path: &str, now: &str, written: &str) -> Result<String, Errn
     match path {
         // "The value is rounded up to the next power of two of pages" (proc_dopipe_max_size).
         "fs/pipe-max-size" => {
-            let bytes = number().filter(|n| *n <= i32::MAX as u64).ok_or(Errno::EINVAL)?;
+            let bytes = number().filter(|n| *n <= 1 << 31).ok_or(Errno::EINVAL)?;
             Ok(bytes.max(PAGE).next_power_of_two().to_string())
         }
         // "sched_rr_timeslice = sysctl_sched_rr_timeslice <= 0 ? RR_TIMESLICE : [...]" (sched_rr_handler).
@@ -390,18 +399,19 @@ pub(crate) fn takes(path: &str, now: &str, written: &str) -> Result<String, Errn
             Err(_) => Err(Errno::EINVAL),
         },
         // Levels of the console, which shows nothing.
-        "kernel/printk" if words(text).iter().all(|word| word.parse::<i32>().is_ok()) => {
+        "kernel/printk" if !text.is_empty() && words(text).iter().all(|word| word.parse::<i32>().is_ok()) => {
             let (mut levels, given) = (words(now), words(text));
             levels.iter_mut().zip(given).for_each(|(level, given)| *level = given);
             Ok(levels.join("\t"))
         }
-        "net/ipv4/ping_group_range" => ping_groups(text).map(|(low, high)| format!("{low}\t{high}")),
+        "net/ipv4/ping_group_range" => ping_groups(text, now).map(|(low, high)| format!("{low}\t{high}")),
         "kernel/hostname" | "kernel/domainname" => Ok(text.chars().take(64).collect()),
         // Nothing is cached that a program could miss.
         "vm/drop_caches" if number().is_some_and(|n| (1..=4).contains(&n)) => Ok(text.into()),
         _ if same => Ok(now.trim_end().into()),
         _ if let Some((_, range)) = NEUTRAL.iter().find(|(known, _)| *known == path) => {
-            number().filter(|n| range.contains(n)).map(|n| n.to_string()).ok_or(Errno::EINVAL)
+            let value = text.parse().ok().filter(|n| range.contains(n));
+            value.map(|n: i64| n.to_string()).ok_or(Errno::EINVAL)
         }
         _ => {
             let acting = ACTING.iter().find(|(known, _)| *known == path).ok_or(Errno::EINVAL)?;

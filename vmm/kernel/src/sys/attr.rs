@@ -3,10 +3,11 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Timespec, Timeval};
+use bloodhound_vfs::flags::{S_ISGID, S_ISUID};
 use bloodhound_vfs::{FileCap, Ino, SetTime, Stat, Timestamp};
 
 use crate::ctx::*;
-use crate::file::Unnamed;
+use crate::file::{FileKind, Unnamed};
 use crate::ids::FileId;
 use crate::path::Place;
 use crate::procfs::{Change, anonymous_ino};
@@ -35,7 +36,9 @@ impl Ctx<'_> {
                 if !cred.has(FileCap::Fowner) && cred.uid != stat.uid {
                     return Err(Errno::EPERM);
                 }
-                Ok(Stat { mode: stat.mode & !0o7777 | mode & 0o7777, ..stat })
+                let kept = cred.has(FileCap::Fsetid) || cred.in_group(stat.gid);
+                let mode = mode & 0o7777 & if kept { u32::MAX } else { !S_ISGID };
+                Ok(Stat { mode: stat.mode & !0o7777 | mode, ..stat })
             });
         }
         if let Some(ino) = self.changeable(place, Change::Mode(mode & 0o7777))? {
@@ -57,7 +60,10 @@ impl Ctx<'_> {
                 if others && !cred.has(FileCap::Chown) {
                     return Err(Errno::EPERM);
                 }
-                Ok(Stat { uid: uid.unwrap_or(stat.uid), gid: gid.unwrap_or(stat.gid), ..stat })
+                // ATTR_KILL_SUID and ATTR_KILL_SGID, of which the second is for files that a group may execute.
+                let drop = S_ISUID | if stat.mode & 0o010 != 0 { S_ISGID } else { 0 };
+                let (uid, gid) = (uid.unwrap_or(stat.uid), gid.unwrap_or(stat.gid));
+                Ok(Stat { mode: stat.mode & !drop, uid, gid, ..stat })
             });
         }
         if let Some(ino) = self.changeable(place, Change::Owner)? {
@@ -66,12 +72,15 @@ impl Ctx<'_> {
         Ok(0)
     }
 
-    /// Changes attributes of a file that has no name. Only those of pipes and sockets are kept: all others share an inode, which nobody
-    /// looks at.
+    /// Changes attributes of a file that has no name. Those of pipes, sockets and POSIX queues are kept; others share an inode, or have one
+    /// that nobody looks at.
     fn change_unnamed(&mut self, id: FileId, change: impl FnOnce(Stat) -> Result<Stat, Errno>) -> SysResult {
         let stat = change(self.place_stat(&Place::File(id))?)?;
         let kind = &self.node.files[id].kind;
-        if Unnamed::are_kept(kind) {
+        if let FileKind::Mq(queue) = *kind {
+            let made = &mut self.node.mqueues.all[queue];
+            (made.mode, made.owner) = (stat.mode & 0o7777, (stat.uid, stat.gid));
+        } else if Unnamed::are_kept(kind) {
             let changed = Unnamed { mode: stat.mode & 0o7777, owner: (stat.uid, stat.gid) };
             self.node.unnamed.insert(anonymous_ino(kind), changed);
         }

@@ -19,12 +19,30 @@ const DAY: u64 = 86_400 * SECOND as u64;
 /// struct timex of 208 bytes, as words.
 type Timex = [u64; 26];
 /// Modes of adjtimex(2).
+const ADJ_OFFSET: u64 = 1;
+const ADJ_FREQUENCY: u64 = 2;
+const ADJ_MAXERROR: u64 = 4;
+const ADJ_ESTERROR: u64 = 8;
+const ADJ_TIMECONST: u64 = 0x20;
+const ADJ_TICK: u64 = 0x4000;
 const ADJ_STATUS: u64 = 0x10;
 const ADJ_TAI: u64 = 0x80;
 const ADJ_SETOFFSET: u64 = 0x100;
-/// ADJ_MICRO and ADJ_NANO: the unit of what is set and shown.
-const ADJ_MICRO: u64 = 0x1000;
+/// The unit of what is set and shown.
 const ADJ_NANO: u64 = 0x2000;
+/// Modes that are known here. ADJ_MICRO is not.
+const KNOWN: u64 = ADJ_OFFSET
+    | ADJ_FREQUENCY
+    | ADJ_MAXERROR
+    | ADJ_ESTERROR
+    | ADJ_TIMECONST
+    | ADJ_TICK
+    | ADJ_STATUS
+    | ADJ_TAI
+    | ADJ_SETOFFSET
+    | ADJ_NANO;
+/// A tick, 10 ms, in us.
+const TICK_US: u64 = 10_000;
 /// ADJ_ADJTIME with ADJ_OFFSET_SINGLESHOT, and ADJ_OFFSET_READONLY: what is left of an adjtime(3).
 const ADJ_ADJTIME: u64 = 0x8000;
 const ADJ_SINGLESHOT: u64 = 1;
@@ -107,7 +125,10 @@ pub fn adjtimex(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
         }
         if modes & ADJ_READONLY == 0 {
             k.may_set_clocks()?;
-            return Err(Stop::Unsupported("adjtime".into()));
+            // Nothing is left to be made up, as nothing ever is begun.
+            if timex[1] != 0 {
+                return Err(Stop::Unsupported("adjtime".into()));
+            }
         }
     } else if modes != 0 {
         k.may_set_clocks()?;
@@ -118,9 +139,10 @@ pub fn adjtimex(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
     let unsync = if k.node.time.unsynchronized { STA_UNSYNC } else { 0 };
     let status = STA_NANO | STA_PLL | leap | unsync;
     // offset, freq, maxerror and esterror in us; constant, precision, tolerance (500 ppm, scaled).
-    timex[1..9].copy_from_slice(&[0, 0, 1_000, 100, status, 7, 1, 32_768_000]);
+    let [greatest, estimated, constant] = k.node.time.told;
+    timex[1..9].copy_from_slice(&[0, 0, greatest, estimated, status, constant, 1, 32_768_000]);
     // time in seconds and (STA_NANO) nanoseconds; tick of 10 ms in us.
-    timex[9..12].copy_from_slice(&[now / 1_000_000_000, now % 1_000_000_000, 10_000]);
+    timex[9..12].copy_from_slice(&[now / 1_000_000_000, now % 1_000_000_000, TICK_US]);
     timex[12..21].fill(0);
     timex[20] = u64::from(k.node.time.tai() as u32);
     k.write_obj(buf, &timex)?;
@@ -139,10 +161,28 @@ fn leap_state(k: &Ctx<'_>) -> (u64, u64) {
 
 /// Carries out what adjtimex(2) is asked to change.
 fn adjust(k: &mut Ctx<'_>, modes: u64, timex: &Timex) -> SysResult<()> {
-    let known = ADJ_STATUS | ADJ_TAI | ADJ_SETOFFSET | ADJ_NANO;
-    if modes & !known != 0 || modes & (ADJ_STATUS | ADJ_TAI | ADJ_SETOFFSET) == 0 {
-        let what = if modes & ADJ_MICRO != 0 { "ADJ_MICRO, or other" } else { "other" };
-        return Err(Stop::Unsupported(format!("adjtimex with {what} modes ({modes:#x})")));
+    let has = |bit: u64| modes & bit != 0;
+    // "Check the tick value: from 900000/USER_HZ to 1100000/USER_HZ" (adjtimex(2), EINVAL).
+    if has(ADJ_TICK) && !(9_000..=11_000).contains(&timex[11]) {
+        return err(Errno::EINVAL);
+    }
+    let rated = has(ADJ_OFFSET) && timex[1] != 0
+        || has(ADJ_FREQUENCY) && timex[2] != 0
+        || has(ADJ_TICK) && timex[11] != TICK_US;
+    if modes & !KNOWN != 0 || rated {
+        let what = if rated { "that changes the rate of the clock" } else { "with other modes" };
+        return Err(Stop::Unsupported(format!("adjtimex {what} ({modes:#x})")));
+    }
+    let told = &mut k.node.time.told;
+    for (bit, kept, value) in [
+        (ADJ_MAXERROR, 0, timex[3]),
+        (ADJ_ESTERROR, 1, timex[4]),
+        // "time_constant = max(0l, min(txc->constant, MAXTC))" (process_adjtimex_modes).
+        (ADJ_TIMECONST, 2, (timex[6] as i64).clamp(0, 10) as u64),
+    ] {
+        if has(bit) {
+            told[kept] = value;
+        }
     }
     if modes & ADJ_SETOFFSET != 0 {
         let (seconds, part) = (timex[9] as i64, timex[10] as i64);
@@ -187,7 +227,8 @@ fn set_status(k: &mut Ctx<'_>, status: u64) -> SysResult<()> {
 pub fn clock_adjtime(k: &mut Ctx<'_>, clock: i32, buf: Ptr) -> SysResult {
     match clock {
         0 => adjtimex(k, buf),
-        // A negative number is the clock of a process or thread.
+        // A negative number is the clock of a process or thread, or of a descriptor (CLOCKFD), of which there are none.
+        id if id < 0 && id & 7 == 3 => err(Errno::EINVAL),
         1..=9 | 11 | i32::MIN..0 => err(Errno::EOPNOTSUPP),
         _ => err(Errno::EINVAL),
     }

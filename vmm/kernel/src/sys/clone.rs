@@ -343,7 +343,7 @@ impl Ctx<'_> {
         self.node.enqueue(tid);
         self.outside.tell(self.node, (pid, tid), &Told::Began { parent: Some(self.tid) });
         if r.flags & c::CLONE_PARENT_SETTID != 0 {
-            // Nor is one here (put_user in kernel_clone).
+            // A bad address is not an error: the kernel ignores put_user's result in kernel_clone.
             let _ignored = self.write_obj(r.parent_tid, &tid.number());
         }
         if r.flags & c::CLONE_CHILD_SETTID != 0 {

@@ -66,10 +66,10 @@ pub fn open_by_handle_at(k: &mut Ctx<'_>, mount: Fd, handle: Ptr, flags: OpenFla
     }
     let mut bytes = vec![0; size as usize];
     k.read_bytes(handle.0.wrapping_add(8), &mut bytes)?;
-    let beside = match mount {
-        Fd(fd) if fd == c::AT_FDCWD => Place::Ino(k.place().cwd),
-        _ => k.fd_place(mount)?,
-    };
+    let beside = k.fd_place(mount)?;
+    if mount != Fd(c::AT_FDCWD) && k.file(mount)?.flags & c::O_PATH != 0 {
+        return err(Errno::EBADF);
+    }
     let word = |at: usize| bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     let ino = Ino(u64::from(word(8)) << 32 | u64::from(word(4)));
     if size < SIZE || kind != KIND || k.node.vfs.stat_ino(ino).is_err() || k.exporting(ino).is_err() {

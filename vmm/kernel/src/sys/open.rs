@@ -114,6 +114,7 @@ pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: MemfdFlags) -> SysResult
     let opened = k.node.vfs.open_memory_file(&mut ctx, &name)?;
     k.seal_new(opened.ino, flags.contains(MemfdFlags::MFD_ALLOW_SEALING));
     let file = File::new(FileKind::Regular(opened.ino), c::O_RDWR | c::O_LARGEFILE);
+    let file = File { uncounted: true, ..file };
     Ok(k.open_file(file, flags.contains(MemfdFlags::MFD_CLOEXEC))?)
 }
 

@@ -20,6 +20,8 @@ const REAL_TIME: [u32; 2] = [1, 2];
 const ROUND_ROBIN: u32 = 2;
 /// The turn of SCHED_RR, sched_rr_timeslice_ms.
 const ROUND_NS: u64 = 100_000_000;
+/// A tick of Linux with HZ=250, of which turns are whole ones.
+const JIFFY_MS: u64 = 4;
 /// That of the fair policies, as it is shown.
 const FAIR_NS: u64 = 4_000_000;
 const DEADLINE: u32 = 6;
@@ -200,9 +202,10 @@ pub fn sched_rr_get_interval(k: &mut Ctx<'_>, pid: i32, interval: Ptr) -> SysRes
     }
     let tid = k.scheduled(pid)?;
     let slice = match k.node.task(tid).policy & !RESET_ON_FORK {
-        ROUND_ROBIN => {
-            k.container().number("kernel/sched_rr_timeslice_ms").map_or(ROUND_NS, |ms| ms * 1_000_000)
-        }
+        ROUND_ROBIN => k
+            .container()
+            .number("kernel/sched_rr_timeslice_ms")
+            .map_or(ROUND_NS, |ms| ms.min(i32::MAX as u64).div_ceil(JIFFY_MS) * JIFFY_MS * 1_000_000),
         plain if FAIR.contains(&plain) => FAIR_NS,
         _ => 0,
     };

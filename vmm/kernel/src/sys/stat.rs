@@ -81,7 +81,8 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: Statx
     let hidden = if of_memory && !mask.contains(StatxMask::STATX_BTIME) { STATX_BIRTH } else { 0 };
     let out = |stat: &Stat| {
         let told = statx_out(stat, mount);
-        Statx { attributes, attributes_mask, mask: told.mask & !hidden, ..told }
+        let btime = if hidden == 0 { told.btime } else { StatxTime { sec: 0, nsec: 0, pad: 0 } };
+        Statx { attributes, attributes_mask, mask: told.mask & !hidden, btime, ..told }
     };
     let (shown, told) = (out(&stat), out(&timeless(&stat)));
     k.write_stat(buf, &shown, &told)?;

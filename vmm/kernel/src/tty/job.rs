@@ -148,10 +148,10 @@ impl Node {
     }
 
     /// "A process group is orphaned when the parent of every member is either itself a member of the group or not a member of the
-    /// group's session" (POSIX).
+    /// group's session" (POSIX). The init of a machine counts for nobody (`is_global_init` in will_become_orphaned_pgrp).
     pub(crate) fn is_orphaned(&self, group: Pid) -> bool {
         let holds = |p: &Process| {
-            let parent = self.processes.get(&p.ppid);
+            let parent = self.processes.get(&p.ppid).filter(|parent| !self.is_sleeping_init(parent.pid));
             parent
                 .is_some_and(|parent| parent.zombie.is_none() && parent.pgid != group && parent.sid == p.sid)
         };
@@ -163,6 +163,7 @@ impl Node {
         let process = self.process(pid);
         let (group, sid, ppid) = (process.pgid, process.sid, process.ppid);
         let parent = self.processes.get(&ppid).filter(|p| p.pgid != group && p.sid == sid);
+        let parent = parent.filter(|p| !self.is_sleeping_init(p.pid));
         let mut groups: Vec<Pid> = self
             .processes
             .values()

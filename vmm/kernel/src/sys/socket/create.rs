@@ -55,7 +55,7 @@ impl Ctx<'_> {
     fn may_ping(&self) -> bool {
         let cred = &self.credentials().cred;
         let range = self.container().parameter("net/ipv4/ping_group_range");
-        let (low, high) = range.and_then(|text| ping_groups(text).ok()).unwrap_or((0, i32::MAX as u32));
+        let (low, high) = range.and_then(|text| ping_groups(text, "").ok()).unwrap_or((0, i32::MAX as u32));
         std::iter::once(&cred.gid).chain(cred.groups.iter()).any(|gid| (low..=high).contains(gid))
     }
 }
