@@ -235,9 +235,9 @@ fn verify_names_the_first_step_at_which_platforms_differ() {
     assert_eq!(failure.code, exit::NONDETERMINISM);
     let text = failure.text;
     assert!(text.starts_with("run 2 (kvm) differs from run 1 (ptrace): step "), "{text}");
-    // The shell has number 1, its parent 0.
-    assert!(text.contains("\n  run 1 (ptrace): node 1 task 1 getpid = 1 at "), "{text}");
-    assert!(text.contains("\n  run 2 (kvm): node 1 task 1 getppid = 0 at "), "{text}");
+    // The shell has number 2, its parent 1.
+    assert!(text.contains("\n  run 1 (ptrace): node 1 task 2 getpid = 2 at "), "{text}");
+    assert!(text.contains("\n  run 2 (kvm): node 1 task 2 getppid = 1 at "), "{text}");
 }
 
 #[test]

@@ -269,8 +269,9 @@ impl Ctx<'_> {
     pub(crate) fn pipe_user(&self) -> PipeUser {
         let unlimited = self.capable(CAP_SYS_RESOURCE);
         let privileged = unlimited || self.capable(CAP_SYS_ADMIN);
-        let largest =
-            self.container().number("fs/pipe-max-size").map_or(MAX_CAPACITY, |bytes| bytes as usize);
+        // One that a container has from the beginning was not rounded as one that is written.
+        let rounded = |bytes: u64| (bytes as usize).max(PIPE_BUF).next_power_of_two();
+        let largest = self.container().number("fs/pipe-max-size").map_or(MAX_CAPACITY, rounded);
         PipeUser { uid: self.credentials().real_ids[0], privileged, unlimited, largest }
     }
 

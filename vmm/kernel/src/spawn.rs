@@ -177,7 +177,7 @@ impl Node {
         let asleep = |task: &Task| matches!(&task.state, TaskState::Blocked(blocked) if matches!(blocked.call, Call::pause {}));
         let of_init =
             self.processes.get(&pid).is_some_and(|process| process.cmdline.starts_with(crate::init::PATH));
-        of_init && self.tasks.get(&Tid(pid.0)).is_some_and(asleep)
+        of_init && pid.number() == 1 && self.tasks.get(&Tid(pid.0)).is_some_and(asleep)
     }
 
     /// An init with these arguments, and a program that is its child.
