@@ -238,7 +238,9 @@ impl Node {
         self.release_leases_of_file(id);
         self.release_locks_of_file(id);
         let Some(file) = self.files.remove(id) else { return };
-        self.forget_unnamed(&file.kind);
+        if !matches!(file.kind, FileKind::Pipe { .. }) {
+            self.forget_unnamed(&file.kind);
+        }
         let writer = file.writable();
         if file.flags & c::O_PATH == 0
             && let Some(ino) = file.ino()
@@ -304,16 +306,36 @@ impl Unnamed {
 }
 
 impl Node {
-    /// A description is gone; so are the attributes of its inode if it was the last one of it.
-    fn forget_unnamed(&mut self, kind: &FileKind) {
-        if self.unnamed.is_empty() || !Unnamed::are_kept(kind) {
-            return;
+    /// The last description of a pipe or socket is gone, and with it the attributes of its inode. A pipe may have several, and is told of by
+    /// its buffer.
+    pub(crate) fn forget_unnamed(&mut self, kind: &FileKind) {
+        if !self.unnamed.is_empty() && Unnamed::are_kept(kind) {
+            self.unnamed.remove(&anonymous_ino(kind));
         }
-        let ino = anonymous_ino(kind);
-        if self.unnamed.contains_key(&ino)
-            && !self.files.iter().any(|(_, file)| anonymous_ino(&file.kind) == ino)
-        {
-            self.unnamed.remove(&ino);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bloodhound_abi::consts as c;
+    use bloodhound_abi::table::nr;
+
+    use crate::testing::Bench;
+
+    #[test]
+    fn attributes_of_what_has_no_name_go_with_its_last_description() {
+        let mut b = Bench::new();
+        let at = b.room(8);
+        assert_eq!(b.call(nr::pipe, &[at]), Ok(0));
+        let [from, to] = b.object::<[u32; 2]>(b.tid, at).map(u64::from);
+        let socket = b.call(nr::socket, &[c::AF_INET, c::SOCK_DGRAM, 0]).unwrap();
+        for fd in [from, socket] {
+            assert_eq!(b.call(nr::fchmod, &[fd, 0o640]), Ok(0));
+        }
+        assert_eq!(b.node.unnamed.len(), 2);
+        for (fd, left) in [(socket, 1), (from, 1), (to, 0)] {
+            assert_eq!(b.call(nr::close, &[fd]), Ok(0));
+            assert_eq!(b.node.unnamed.len(), left, "descriptor {fd}");
         }
     }
 }

@@ -252,6 +252,7 @@ impl Node {
             if let Some(Pipe { user, most, .. }) = self.pipes.remove(pipe) {
                 self.pipe_pages.change(user, most, 0);
             }
+            self.forget_unnamed(&FileKind::Pipe { pipe, read, write, ino: None });
             self.fifos.retain(|_, id| *id != pipe);
             return;
         }

@@ -441,8 +441,8 @@ impl Platform for PtracePlatform {
     }
 }
 
-/// Sets a stub's registers: all of them, or no more than rax, which is all that most system calls change and is written in half the
-/// time.
+/// Sets a stub's registers: all of them, or no more than rax, which is all that most system calls change: the host checks and copies each
+/// register that it is given.
 fn set_regs(
     factory: &Factory,
     stub: &mut Stub,

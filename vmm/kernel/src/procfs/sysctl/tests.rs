@@ -43,6 +43,16 @@ fn root_of_a_machine_sets_parameters() {
         }
         b.call(nr::close, &[fd]).unwrap();
     }
+    // What a container has from the beginning is looked at as what is written.
+    for (name, value, fits) in [
+        ("kernel/pid_max", "0", false),
+        ("fs/pipe-max-size", "many", false),
+        ("fs/pipe-max-size", "0", true),
+        ("net/core/somaxconn", "128", true),
+        ("net/ipv4/tcp_keepalive_time", "60", true),
+    ] {
+        assert_eq!(crate::procfs::is_value(name, value), fits, "{name} {value}");
+    }
     // Numbers of processes go on from the beginning, and pipes of others than root are small.
     b.node.next_numbers[0] = 399;
     assert_eq!([b.fork().0, b.fork().0], [399, 300]);
