@@ -184,7 +184,10 @@ pub(crate) static SECTIONS: &[Section] = &[
             works("stop_grace_period"),
             works("stop_signal"),
             partly("storage_opt", "`size`; other options are those of a storage driver"),
-            works("sysctls"),
+            partly(
+                "sysctls",
+                "values that Linux would not take are refused for those that act here; others are shown with any value",
+            ),
             works("tmpfs"),
             partly(
                 "tty",
