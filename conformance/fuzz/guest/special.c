@@ -1,9 +1,11 @@
 // Operations that are no calls: actors, touching memory, looking at what there is.
 #include "guest.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 
 static int same(const char *a, const char *b)
@@ -202,6 +204,9 @@ int special(struct line *line, const char *name, struct arguments *args, long *r
         *result = RAW(vfork);
         if (!*result)
             RAW(exit_group, code);
+        // The parent goes on when the child has let go of its memory, which may be before its end can be waited for.
+        while (*result > 0 && RAW(waitid, P_PID, *result, NULL, WEXITED | WNOWAIT, NULL) == -EINTR)
+            ;
     } else if (same(name, ".peek")) {
         *result = touch_read(argument(args));
     } else if (same(name, ".poke")) {
