@@ -159,6 +159,58 @@ fn an_init_reaps_hands_signals_on_and_ends_as_its_command() {
     assert_eq!(printed, ["docker-init", "me 2 parent 1", "term"], "{}", ran.stderr);
 }
 
+/// "Only signals for which the "init" process has established a signal handler can be sent to the "init" process by other members of the PID namespace"
+/// (pid_namespaces(7)). `unshare --fork --pid --mount-proc` shows the same lines of the same script.
+#[test]
+fn the_first_process_of_a_service_takes_no_signal_without_a_handler_for_it() {
+    let script = "kill -TERM 1; kill -KILL 1; kill -STOP 1; echo own; sh -c 'kill -HUP 1; kill -KILL 1'; echo of a child; \
+                  trap 'echo handled' USR1; kill -USR1 1; (sleep 0.1; kill -TERM 1) & wait; echo waited; \
+                  sh -c 'kill -TERM $$; echo never'; echo $?; sleep 1000";
+    let compose = format!(
+        "services:\n\
+        \x20 first: {{x-bloodhound: {{rootfs: host}}, command: [sh, -c, \"{script}\"]}}\n"
+    )
+    .replace('$', "$$");
+    let ran = run(&stack_with("supervision-first", &compose, EXACT));
+    let printed = lines(&ran, "first");
+    assert_eq!(
+        printed,
+        ["own", "of a child", "handled", "waited", "Terminated", "143"],
+        "{}\n{}",
+        ran.stdout,
+        ran.stderr
+    );
+    // abort(3) raises SIGABRT, which does nothing, and then makes the processor fault: a fault ends the first process as well.
+    let abort = "import os, signal; os.kill(1, signal.SIGABRT); print('still here', flush=True); os.abort()";
+    let compose = format!(
+        "services:\n\x20 aborts: {{x-bloodhound: {{rootfs: host}}, command: [python3, -c, \"{abort}\"]}}\n"
+    );
+    let config = EXACT.replace("max_time: 20s", "max_time: 20s, start_timeout: 5s");
+    let ran = run(&stack_with("supervision-aborts", &compose, &config));
+    assert!(ran.stderr.contains("aborts | still here"), "{}\n{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("aborts (killed by SIGSEGV)"), "{}\n{}", ran.stdout, ran.stderr);
+}
+
+/// A service without a handler for SIGTERM is stopped when its grace period is over, and one with a handler at once.
+#[test]
+fn a_service_that_handles_no_stop_signal_has_its_grace_period() {
+    let compose = "services:\n\
+        \x20 db: {x-bloodhound: {rootfs: host}, command: [sleep, '1000']}\n\
+        \x20 deaf:\n\
+        \x20   x-bloodhound: {rootfs: host}\n\
+        \x20   command: [sleep, '1000']\n\
+        \x20   stop_grace_period: 700ms\n\
+        \x20   depends_on: {db: {condition: service_started, restart: true}}\n";
+    let config = "simulation: {max_time: 20s}\nfaults: {swarm: false, duration: 15s, \
+        process: {services: [db], crash_probability: 0.001, crash_restart_ms: [100, 200]}}\n\
+        properties: [{name: up, kind: safety, check: {type: no-crash}}]\n";
+    let ran = run(&stack_with("supervision-grace", compose, config));
+    let deaf = changes(&ran, "deaf");
+    let stop = deaf.iter().position(|(_, text)| text == "is asked to stop").expect("a stop");
+    assert_eq!(deaf[stop + 1].1, "ended: killed by SIGKILL", "{deaf:?}");
+    assert_eq!(deaf[stop + 1].0 - deaf[stop].0, 700, "{deaf:?}");
+}
+
 #[test]
 fn limits_capabilities_and_parameters_are_those_of_the_file() {
     let compose = "services:\n\

@@ -195,6 +195,8 @@ pub struct Process {
     /// A signal that ends the process has found a thread that takes it: whichever of its threads runs next ends all of them
     /// (SIGNAL_GROUP_EXIT of complete_signal).
     pub fatal: Option<Siginfo>,
+    /// It is the init of its namespace and takes no signal for which it has no handler (SIGNAL_UNKILLABLE).
+    pub unkillable: bool,
     /// exit_group or a fatal signal is under way.
     pub exiting: Option<ExitStatus>,
     /// Signal for the parent at exit (0: none).

@@ -6,6 +6,7 @@
 
 mod fd;
 mod frame;
+mod init;
 mod pending;
 mod restore;
 
@@ -26,6 +27,7 @@ use crate::process::{ChildEvent, ExitStatus};
 use crate::task::TaskState;
 use crate::wait::{Blocked, Object, Progress, Restart, Stop, Wait, WaitOn};
 use crate::watch::{Disposition, Told};
+use init::{is_from_outside, is_kernel_only};
 
 /// ERESTARTSYS and its kind as the kernel keeps them in rax between interruption and delivery (linux/errno.h).
 const ERESTARTSYS: u64 = (-512i64) as u64;
@@ -156,14 +158,13 @@ impl Node {
         self.actions_of(pid)[signo as usize - 1]
     }
 
-    fn ignored(&self, pid: Pid, signo: u32) -> bool {
+    fn ignored(&self, pid: Pid, info: &Siginfo) -> bool {
+        let signo = info.signo as u32;
         let handler = self.action(pid, signo).handler;
         // SIG_KERNEL_IGNORE_MASK of Linux has SIGCONT, which resumes although it is ignored.
-        let default = default_action(signo);
         handler == c::SIG_IGN
-            || handler == c::SIG_DFL && matches!(default, Default_::Ignore | Default_::Continue)
-        // "init" of the node gets only signals it has handlers for, but we keep services killable: docker's
-        // `init: true` behaviour. Only SIG_IGN and ignored defaults count.
+            || handler == c::SIG_DFL && ignored_by_default(signo)
+            || self.is_spared(pid, signo) && !(is_kernel_only(signo) && is_from_outside(info))
     }
 
     /// Whether a signal that asks for a core dump makes one: the limit is at least a page, "the minimal size of a core dump"
@@ -180,16 +181,11 @@ impl Node {
         self.send_process_by(pid, Tid(pid.0), info);
     }
 
-    /// Whether a signal that cannot be blocked is for the init of a machine, which does not get it.
-    fn spares_init(&self, pid: Pid, signo: u32) -> bool {
-        bit(signo) & UNBLOCKABLE != 0 && self.is_sleeping_init(pid)
-    }
-
     /// Sends a signal to a whole process that was named by one of its threads, which takes it if it does not block it.
     pub(crate) fn send_process_by(&mut self, pid: Pid, named: Tid, info: Siginfo) {
         let signo = info.signo as u32;
         let Some(process) = self.processes.get(&pid) else { return };
-        if process.zombie.is_some() || self.spares_init(pid, signo) {
+        if process.zombie.is_some() {
             return;
         }
         self.prepare_signal(pid, signo);
@@ -197,7 +193,7 @@ impl Node {
         // "Blocked signals are never ignored, since the signal handler may change by the time it is unblocked" (sig_ignored): it is the
         // thread that was named which is asked, whatever the others block.
         let asked = self.tasks.get(&named).map_or(process.first.sigmask, |task| task.sigmask);
-        let ignored = self.ignored(pid, signo);
+        let ignored = self.ignored(pid, &info);
         if ignored && asked & bit(signo) == 0 || process.pending.has_place_of(&info) {
             return;
         }
@@ -233,11 +229,8 @@ impl Node {
         let signo = info.signo as u32;
         let Some(task) = self.tasks.get(&tid) else { return };
         let (pid, blocked) = (task.pid, task.sigmask & bit(signo) != 0);
-        if self.spares_init(pid, signo) {
-            return;
-        }
         self.prepare_signal(pid, signo);
-        if self.ignored(pid, signo) && !blocked {
+        if self.ignored(pid, &info) && !blocked {
             return;
         }
         self.task_mut(tid).pending.add(info);
@@ -271,11 +264,15 @@ impl Node {
     /// Signals that end a task's process without a core dump as soon as they are sent: not blocked, not handled.
     pub(crate) fn fatal_signals(&self, tid: Tid) -> u64 {
         let task = self.task(tid);
-        let fatal = |signo: &u32| {
-            self.action(task.pid, *signo).handler == c::SIG_DFL
-                && default_action(*signo) == Default_::Terminate
-        };
+        let fatal = |signo: &u32| self.is_fatal(task.pid, *signo);
         (1..=64).filter(fatal).map(bit).fold(0, |mask, bit| mask | bit) & !task.sigmask
+    }
+
+    /// Whether a signal that is taken ends the process without a core dump.
+    fn is_fatal(&self, pid: Pid, signo: u32) -> bool {
+        self.action(pid, signo).handler == c::SIG_DFL
+            && default_action(signo) == Default_::Terminate
+            && (is_kernel_only(signo) || !self.is_spared(pid, signo))
     }
 
     /// SIGCONT and stop signals cancel each other when sent; SIGCONT resumes at once.
@@ -364,11 +361,7 @@ impl Node {
         let process = self.process(task.pid);
         process.exiting.is_some()
             || process.fatal.is_some()
-            || (1..=64).any(|signo| {
-                hits & bit(signo) != 0
-                    && self.action(task.pid, signo).handler == c::SIG_DFL
-                    && default_action(signo) == Default_::Terminate
-            })
+            || (1..=64).any(|signo| hits & bit(signo) != 0 && self.is_fatal(task.pid, signo))
     }
 
     /// All signals pending for a task.
@@ -407,6 +400,10 @@ impl Node {
         if blocked || self.action(pid, signo).handler == c::SIG_IGN {
             self.actions_of_mut(pid)[signo as usize - 1].handler = c::SIG_DFL;
             self.task_mut(tid).sigmask &= !bit(signo);
+        }
+        // "Don't clear SIGNAL_UNKILLABLE for traced tasks, users won't expect debugging to leave init killable" (force_sig_info_to_task): for all others it is cleared.
+        if self.action(pid, signo).handler == c::SIG_DFL {
+            self.process_mut(pid).unkillable = false;
         }
         let task = self.task_mut(tid);
         task.last_fault = Some(info);
@@ -453,6 +450,12 @@ impl Node {
                 }
                 return true;
             };
+            let signo = info.signo as u32;
+            if self.is_spared(pid, signo) && !is_kernel_only(signo) {
+                // "Global init gets no signals it doesn't want. Container-init gets no signals it doesn't want from same container" (get_signal).
+                outside.tell(self, (pid, tid), &Told::Signal { signo, disposition: Disposition::Ignored });
+                continue;
+            }
             if !self.deliver(tid, pid, info, outside) {
                 return false;
             }

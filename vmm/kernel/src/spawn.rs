@@ -81,6 +81,7 @@ impl Node {
             first: First::of(&task),
             ended_filters: Default::default(),
             fatal: None,
+            unkillable: pid.number() == 1,
             exiting: None,
             exit_signal: 0,
             event: None,
@@ -154,8 +155,7 @@ impl Node {
     }
 
     /// As [`Node::spawn`], as a program of a machine that has been running for long: process 1 is an init that is asleep, and never
-    /// runs. Its children that end are forgotten at once, as those of a process that ignores SIGCHLD; it blocks all signals, and
-    /// SIGKILL and SIGSTOP are not sent to it (SIGNAL_UNKILLABLE).
+    /// runs. Its children that end are forgotten at once, as those of a process that ignores SIGCHLD; it blocks all signals.
     pub fn spawn_below_init(
         &mut self,
         id: ContainerId,

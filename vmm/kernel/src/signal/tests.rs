@@ -1,4 +1,4 @@
-//! Which thread takes a signal.
+//! Which thread takes a signal, and what the first process of a namespace is spared.
 
 use bloodhound_abi::consts as c;
 use bloodhound_abi::table::nr;
@@ -103,4 +103,31 @@ fn an_ignored_signal_ends_the_sleep_of_who_takes_it_and_of_nobody_else() {
     b.node.send_process_by(Pid(main.0), named, info(c::SI_USER));
     assert_eq!(b.resume(main), Err(bloodhound_abi::Errno::EINTR));
     assert_eq!(b.node.process(Pid(main.0)).pending.mask(), 0);
+}
+
+#[test]
+fn the_first_process_gets_no_signal_that_it_does_not_handle() {
+    let mut b = Bench::new();
+    let (main, first) = (b.tid, Pid(b.tid.0));
+    let outside = |signo: u64| user_info(signo as u32, c::SI_USER as i32, Pid::NONE, 0);
+    let inside = |signo: u64| user_info(signo as u32, c::SI_USER as i32, first, 0);
+    for info in [c::SIGTERM, c::SIGKILL, c::SIGSTOP, c::SIGABRT].map(inside) {
+        b.node.send_process(first, info);
+        b.node.send_task(main, info);
+    }
+    b.node.send_process(first, outside(c::SIGTERM));
+    assert_eq!(b.node.pending_for(main), 0, "nothing of it is for the process");
+    // A handler makes a signal one that it wants, and what it blocks may be handled later.
+    let action = b.put_as(main, &[0x1000_u64, 0, 0, 0].map(u64::to_le_bytes).concat());
+    assert_eq!(b.call(nr::rt_sigaction, &[c::SIGUSR1, action, 0, 8]), Ok(0));
+    block(&mut b, main, 1 << (c::SIGHUP - 1));
+    b.node.send_process(first, inside(c::SIGUSR1));
+    b.node.send_process(first, inside(c::SIGHUP));
+    assert_eq!(b.node.pending_for(main), 1 << (c::SIGUSR1 - 1) | 1 << (c::SIGHUP - 1));
+    // From outside SIGKILL is not ignored, and a child is a process as any other.
+    b.node.send_process(first, outside(c::SIGKILL));
+    assert_ne!(b.node.pending_for(main) & 1 << (c::SIGKILL - 1), 0);
+    let child = Tid(b.call(nr::fork, &[]).expect("a child") as u32);
+    b.node.send_process(Pid(child.0), inside(c::SIGTERM));
+    assert_eq!(b.node.pending_for(child), 1 << (c::SIGTERM - 1));
 }

@@ -266,6 +266,7 @@ impl Ctx<'_> {
             child.exit_signal = if r.exit_signal <= 64 { r.exit_signal } else { 0 };
         }
         child.event = None;
+        child.unkillable = false;
         // "The child does not inherit timers from its parent (setitimer(2), alarm(2), timer_create(2))."
         (child.itimer, child.timers, child.cpu_timers) = (None, Default::default(), [None; 2]);
         child.next_timer = 0;

@@ -247,7 +247,7 @@ pub fn kill(k: &mut Ctx<'_>, pid: i32, sig: i32) -> SysResult {
         .filter(|p| match group {
             Some(g) => p.pgid == g,
             // "every process for which the calling process has permission to send signals, except for process 1 (init)"
-            None => p.pid != me && p.ppid != Pid::NONE && p.pid.ns() == me.ns(),
+            None => p.pid != me && p.pid.number() > 1 && p.pid.ns() == me.ns(),
         })
         .map(|p| p.pid)
         .collect();

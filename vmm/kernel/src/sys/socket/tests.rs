@@ -238,6 +238,9 @@ fn tcp_over_loopback() {
     b.call(nr::shutdown, &[client, c::SHUT_WR]).unwrap();
     pass(&mut b);
     assert_eq!(recv(&mut b, server, 9, 0), Ok(vec![]));
+    // Process 1 gets only signals that it handles.
+    let pid = b.node.task(tid).pid;
+    b.node.actions_of_mut(pid)[c::SIGPIPE as usize - 1].handler = 0x1000;
     assert_eq!(send(&mut b, tid, client, b"x"), Err(Errno::EPIPE));
     assert_ne!(b.node.pending_for(tid) & 1 << (c::SIGPIPE - 1), 0);
     let text = crate::inet::proc_net_tcp(&b.node, NetNs(0), false);
