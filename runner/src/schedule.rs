@@ -13,8 +13,8 @@ use bloodhound_decisions::{
 use bloodhound_faults::{Begins, Declaration, FaultSpec, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
 use bloodhound_sim::faults::{
-    Effect, Fault, FaultId, Planned, STRENGTH, Scheduled, Single, Trigger, What, drawn as drawn_by_seed,
-    phase_end,
+    BEGINS_AT, Effect, Fault, FaultId, Planned, STRENGTH, Scheduled, Single, Trigger, What,
+    drawn as drawn_by_seed, phase_end,
 };
 use bloodhound_sim::timeline;
 use bloodhound_workloads::http::workload_end;
@@ -367,7 +367,8 @@ fn said_of(id: FaultId, log: &Log) -> Vec<String> {
 
 /// Whether a choice is about the parameters of an entry.
 fn is_of(id: FaultId, site: &Site) -> bool {
-    let written = ["gap", "begins", "duration", STRENGTH, AT_ITS_TIME, LATER].map(|part| id.site(part));
+    let written =
+        ["gap", "begins", BEGINS_AT, "duration", STRENGTH, AT_ITS_TIME, LATER].map(|part| id.site(part));
     let of_id = match site {
         Site::Fault { kind, target, nth, .. } => {
             (*kind, *target, *nth) == (Word::new(id.kind.name()), id.target, id.nth)

@@ -67,6 +67,8 @@ fn two_pauses_are_left_of_many_faults() {
     assert_eq!(left.len(), 2, "{told}");
     assert!(left.iter().all(|line| line.contains("pause watcher")), "{told}");
     assert!(told.contains("VIOLATED stays"), "{told}");
+    // Each is where it may come a little earlier and later.
+    assert!(told.contains("it fails as well if one of these faults begins at another time"), "{told}");
     let shrunk = finding.join("shrunk").to_string_lossy().into_owned();
     replays(&dir, &shrunk);
     let out = String::from_utf8_lossy(&one.stdout).into_owned();
@@ -80,6 +82,12 @@ fn two_pauses_are_left_of_many_faults() {
     let again = bloodhound(&dir, &["shrink", &shrunk, "--runs", "400", "--out", "again", "--format", "json"]);
     assert_eq!(code(&again), 1, "{}", text(&again));
     assert_eq!(json(&again)["faults"].as_array().map(Vec::len), Some(left_with_ends(&told)));
+    let times = json(&again)["fault_times"].clone();
+    let times = times.as_array().expect("times of faults");
+    assert!(
+        times.len() == 2 && times.iter().all(|one| one["from_ns"].as_u64() < one["to_ns"].as_u64()),
+        "{times:?}"
+    );
     replays(&dir, "again");
     let few = bloodhound(&dir, &["shrink", &path, "--runs", "4", "--out", "few", "--format", "json"]);
     assert_eq!(code(&few), 1, "{}", text(&few));

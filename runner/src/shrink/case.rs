@@ -10,10 +10,10 @@ use std::sync::Arc;
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
 use bloodhound_decisions::{
-    Choice, Concern, Epoch, ForcedSwitch, Log, Made, Override, Part, Site, WORD, Word,
+    Choice, Concern, Epoch, ForcedSwitch, LATER, Log, Made, Override, Part, Site, WORD, Word,
 };
 use bloodhound_faults::Kind;
-use bloodhound_sim::faults::{self, FaultId, KEPT, phase_end};
+use bloodhound_sim::faults::{self, BEGINS_AT, FaultId, KEPT, phase_end};
 use bloodhound_sim::notice::{LogEntry, Notice, PhaseChange};
 use bloodhound_workloads::driver::DriverConfig;
 use bloodhound_workloads::history::Operation;
@@ -72,10 +72,10 @@ fn in_run(site: Site) -> Choice {
 pub fn is_said(choice: &Choice, recorded: Override) -> bool {
     match choice.site {
         Site::Swarm { .. } => recorded.bound == KEPT && recorded.value == 0,
-        Site::Fault { nth, .. } => {
+        Site::Fault { nth, part, .. } => {
             let written =
                 FaultId { kind: Kind::Crash, target: 0, nth }.is_written() && recorded.bound == KEPT;
-            written || choice.site == phase_end()
+            written || part == Word::new(BEGINS_AT) || choice.site == phase_end()
         }
         Site::Operation { worker, nth, .. } => {
             choice.site == left_out(worker, nth) || choice.site == workload_end()
@@ -135,12 +135,27 @@ pub fn services_ready(outcome: &Outcome) -> Option<SimTime> {
     outcome.log.iter().find(ready).map(|entry| entry.at)
 }
 
+/// The log of a run in which a drawn fault begins at another time; `None` if it would begin before faults do.
+pub fn beginning_at(outcome: &Outcome, id: FaultId, at: SimTime) -> Option<Log> {
+    let value = at.0.checked_sub(faults_begin(outcome).0)?;
+    let mut log = (*outcome.decisions).clone();
+    // A search may have moved it when its time came; that is part of the time now.
+    log.overrides.remove(&in_run(id.site(LATER)));
+    log.overrides.insert(in_run(id.site(BEGINS_AT)), Override { bound: WORD, value });
+    Some(log)
+}
+
+/// When faults could begin.
+pub fn faults_begin(outcome: &Outcome) -> SimTime {
+    ready(outcome).after(outcome.scenario.fault_start)
+}
+
 /// When the faults were over, if nothing ended the run before.
 pub fn faults_end(outcome: &Outcome) -> SimTime {
     let said = outcome.decisions.overrides.get(&in_run(phase_end())).map(|said| said.value);
     let configured = outcome.scenario.fault_time;
     let long = said.map_or(configured, |said| said.min(configured));
-    ready(outcome).after(outcome.scenario.fault_start).after(long)
+    faults_begin(outcome).after(long)
 }
 
 /// The log of a run in which the choices about these concerns are drawn anew, the `nth` time, from the end of its boot on.
@@ -171,7 +186,7 @@ pub fn cut(outcome: &Outcome, at: SimTime) -> Log {
     if let Some(DriverConfig::Http(config)) = &scenario.workload {
         end(workload_end(), ready, config.duration_ns);
     }
-    end(phase_end(), ready.after(scenario.fault_start), scenario.fault_time);
+    end(phase_end(), faults_begin(outcome), scenario.fault_time);
     log
 }
 
@@ -219,11 +234,11 @@ pub fn parameters(ran: &Ran) -> Vec<(Choice, Override)> {
         .filter(|(entry, _)| !entry.id.is_written())
         .map(|(entry, _)| (Word::new(entry.id.kind.name()), entry.id.target, entry.id.nth))
         .collect();
-    let (gap, begins) = (Word::new("gap"), Word::new("begins"));
+    let times = ["gap", "begins", BEGINS_AT].map(Word::new);
     let mut choices = departing(ran, &[Concern::Faults]);
     choices.retain(|(choice, _)| match choice.site {
         Site::Fault { kind, target, nth, part } => {
-            begun.contains(&(kind, target, nth)) && part != gap && part != begins
+            begun.contains(&(kind, target, nth)) && !times.contains(&part)
         }
         _ => false,
     });
@@ -362,7 +377,9 @@ mod tests {
         assert!(!is_said(&swarm, Override { bound: 6, value: 0 }));
         let written = in_run(FaultId::written(Kind::Crash, 1, 0).site("begins"));
         assert!(is_said(&written, Override { bound: KEPT, value: 0 }));
-        let drawn = in_run(FaultId { kind: Kind::Crash, target: 1, nth: 0 }.site("begins"));
+        let drawn = FaultId { kind: Kind::Crash, target: 1, nth: 0 };
+        assert!(is_said(&in_run(drawn.site(BEGINS_AT)), Override { bound: WORD, value: 7 }));
+        let drawn = in_run(drawn.site("begins"));
         assert!(!is_said(&drawn, Override { bound: WORD, value: 0 }));
         assert!(is_said(&in_run(left_out(3, 4)), Override { bound: WORD, value: 7 }));
         assert!(!is_said(&operation(1), Override { bound: 9, value: 0 }));

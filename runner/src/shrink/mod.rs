@@ -11,6 +11,7 @@ mod plain;
 pub mod pool;
 pub mod search;
 pub mod story;
+mod times;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use super::case;
 use super::pool::{Pool, Ran};
 use super::search::{Dimension, Search};
 use super::story::{self, Told};
+use super::times::Window;
 use crate::finding::{self, Record, Stored};
 use crate::group::Group as Target;
 use crate::platform::{self, Chosen};
@@ -65,6 +66,8 @@ struct Found {
     ran: Ran,
     runs: u32,
     dimensions: Vec<Dimension>,
+    /// When faults may begin.
+    windows: Vec<Window>,
     /// Why it ended before all was tried, if so.
     early: Option<&'static str>,
 }
@@ -79,7 +82,7 @@ impl Order<'_> {
         if self.says {
             output::eprint(&format!("bloodhound: shrinking seed {}: {target}\n", record.seed));
         }
-        let Found { ran, runs, dimensions, early } = self.search(&target, &record, log)?;
+        let Found { ran, runs, dimensions, windows, early } = self.search(&target, &record, log)?;
         let session = (self.afresh)()?;
         let log = case::settled(&ran);
         let (outcome, second) = self.twice(&session, &log, &target, &ran.outcome)?;
@@ -87,8 +90,8 @@ impl Order<'_> {
         let Some(violation) = violation else {
             return Err(finding::differs("the second replay", &second, &outcome.digest));
         };
-        let dimensions = &dimensions;
-        let told = Told { original: &record, outcome: &outcome, violation, dimensions, runs, early };
+        let (dimensions, windows, original) = (&dimensions[..], &windows[..], &record);
+        let told = Told { original, outcome: &outcome, violation, dimensions, windows, runs, early };
         let text = story::text(&told);
         let platform = self.chosen.record();
         finding::save_shrunk(self.out, &record, &session, (&outcome, violation), platform, &text).map_err(
@@ -138,7 +141,7 @@ impl Order<'_> {
         search.all()?;
         // What was cut short fails to its end as well, for a violation is not taken back. If it did not, the finding itself is what is left.
         let left = search.until_its_end()?;
-        let Search { runs: made, late, mut dimensions, .. } = search;
+        let Search { runs: made, late, mut dimensions, mut windows, .. } = search;
         let open = dimensions.iter().any(|dimension| !dimension.minimal);
         let early = match &left {
             None => {
@@ -151,8 +154,9 @@ impl Order<'_> {
         };
         if left.is_none() {
             dimensions.iter_mut().for_each(|d| (d.after, d.minimal) = (d.before, false));
+            windows.clear();
         }
-        Ok(Found { ran: left.unwrap_or(original), runs: made, dimensions, early })
+        Ok(Found { ran: left.unwrap_or(original), runs: made, dimensions, windows, early })
     }
 
     /// Runs what is left twice as `replay` does, each time from a boot of its own, both at the same time.

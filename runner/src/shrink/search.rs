@@ -18,8 +18,10 @@ use bloodhound_decisions::{Concern, Log};
 use bloodhound_sim::faults::Effect;
 
 use super::case::{self, Element};
+use super::luck::FEW_OPERATIONS;
 use super::plain::SURPRISES;
 use super::pool::{Pool, Ran};
+use super::times::Window;
 use crate::group::Group as Target;
 use crate::session::{Failure, Violation};
 use crate::{exit, output};
@@ -70,6 +72,8 @@ pub struct Search<'a> {
     pub(super) tries: u64,
     /// Runs that failed, the last one first.
     failed: Vec<(Log, Ran)>,
+    /// When faults may begin, of those that [`Search::times`] has moved.
+    pub(super) windows: Vec<Window>,
     /// The logs in which dimensions were found to be minimal.
     settled: BTreeMap<&'static str, Arc<Log>>,
 }
@@ -90,6 +94,7 @@ impl<'a> Search<'a> {
             whole: true,
             tries: 0,
             failed: Vec::new(),
+            windows: Vec::new(),
             settled: BTreeMap::new(),
         }
     }
@@ -118,6 +123,12 @@ impl<'a> Search<'a> {
         self.whole = false;
         self.cut(true)?;
         self.plainest()?;
+        // A fault that comes just in time is too late in a run in which packets come at other times.
+        let in_time = !self.is_plain();
+        if in_time {
+            self.narrow_times()?;
+            self.plainest()?;
+        }
         self.share(OPERATIONS);
         // Which mishaps of packets matter: with few of them operations are left out more easily.
         self.surprises("network", &[Concern::Network], self.left() / 3)?;
@@ -125,6 +136,10 @@ impl<'a> Search<'a> {
         self.moved_operations()?;
         // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
         self.operations(self.left() / 2)?;
+        if !in_time && case::operations_out(&self.ran).len() > FEW_OPERATIONS {
+            self.narrow_times()?;
+            self.operations(self.left() / 2)?;
+        }
         self.lucky_operations()?;
         self.share(WHOLE);
         self.hits()?;
@@ -137,6 +152,7 @@ impl<'a> Search<'a> {
             self.lucky_faults()?;
             self.parameters()?;
         }
+        self.times()?;
         self.cut(false)
     }
 
@@ -149,6 +165,13 @@ impl<'a> Search<'a> {
         self.faults(self.budget)?;
         self.concerned()?;
         self.faults(self.budget)
+    }
+
+    /// Whether all choices of network and scheduler are plain.
+    fn is_plain(&self) -> bool {
+        let plain = &self.ran.outcome.decisions.plain;
+        SURPRISES.iter().all(|(_, concern)| plain.contains(concern))
+            && case::departing(&self.ran, &SURPRISES.map(|(_, concern)| concern)).is_empty()
     }
 
     /// Makes the choices of network and scheduler plain.

@@ -13,6 +13,7 @@ use bloodhound_workloads::http::workload_end;
 use bloodhound_workloads::linearizability::describe;
 
 use super::search::Dimension;
+use super::times::Window;
 use crate::finding::Record;
 use crate::report;
 use crate::session::{Outcome, Violation};
@@ -28,6 +29,7 @@ pub struct Told<'a> {
     pub outcome: &'a Outcome,
     pub violation: &'a Violation,
     pub dimensions: &'a [Dimension],
+    pub windows: &'a [Window],
     pub runs: u32,
     /// Why it ended before all was tried, if so.
     pub early: Option<&'static str>,
@@ -35,7 +37,7 @@ pub struct Told<'a> {
 
 /// The story.
 pub fn text(told: &Told<'_>) -> String {
-    let Told { original, outcome, violation, dimensions, runs, early } = told;
+    let Told { original, outcome, violation, dimensions, windows, runs, early } = told;
     let mut out = format!(
         "{} ({}), seed {}: what is left after {runs} runs\n",
         violation.property, violation.kind, outcome.seed
@@ -62,8 +64,35 @@ pub fn text(told: &Told<'_>) -> String {
     for line in violation.text.lines() {
         let _ = writeln!(out, "    {}", report::printable(line));
     }
+    out.push_str(&times(windows, outcome));
     out.push_str(&choices(&outcome.decisions));
     out
+}
+
+/// At which times each of the faults may begin.
+fn times(windows: &[Window], outcome: &Outcome) -> String {
+    let mut out = String::new();
+    for (Window { from, to, open, .. }, what) in described(windows, outcome) {
+        let (before, behind) =
+            (if open.0 { " or earlier" } else { "" }, if open.1 { " or later" } else { "" });
+        let _ = writeln!(out, "  {from}{before} to {to}{behind}: {what}");
+    }
+    if !out.is_empty() {
+        out.insert_str(
+            0,
+            "it fails as well if one of these faults begins at another time, as far as was tried:\n",
+        );
+    }
+    out
+}
+
+/// The times with what the faults do, in words.
+fn described<'a>(windows: &'a [Window], outcome: &'a Outcome) -> impl Iterator<Item = (&'a Window, String)> {
+    let name = |node| timeline::name(&outcome.scenario, node);
+    windows.iter().filter_map(move |window| {
+        let planned = outcome.plan.iter().find(|planned| planned.id == window.id)?;
+        Some((window, planned.describe(&name)))
+    })
 }
 
 /// What the log says of the end of the workload and of the faults.
@@ -187,6 +216,15 @@ pub fn json(told: &Told<'_>, dir: &std::path::Path) -> serde_json::Value {
         .iter()
         .map(|d| serde_json::json!({"name": d.name, "before": d.before, "after": d.after, "minimal": d.minimal}))
         .collect();
+    let fault_times: Vec<_> = described(told.windows, told.outcome)
+        .map(|(Window { from, to, open, .. }, fault)| {
+            let (earlier_untried, later_untried) = open;
+            serde_json::json!({
+                "fault": fault, "from_ns": from.0, "to_ns": to.0,
+                "earlier_untried": earlier_untried, "later_untried": later_untried,
+            })
+        })
+        .collect();
     serde_json::json!({
         "schema": "bloodhound.shrink/v1",
         "property": told.violation.property,
@@ -200,5 +238,6 @@ pub fn json(told: &Told<'_>, dir: &std::path::Path) -> serde_json::Value {
         "virtual_time_ns": told.violation.at.0,
         "faults": report::faults(told.outcome),
         "operations": told.outcome.history.operations().len(),
+        "fault_times": fault_times,
     })
 }

@@ -20,6 +20,8 @@ use crate::scenario::Scenario;
 
 /// The part of an entry by which it is known how long after the one before it begins.
 pub(super) const GAP: &str = "gap";
+/// The part of an entry by which a log gives it another time: so many ns after the beginning of the phase. The entries behind it in its chain stay where they are.
+pub const BEGINS_AT: &str = "at";
 /// One, in parts per billion.
 const WHOLE: u64 = 1_000_000_000;
 
@@ -152,6 +154,15 @@ impl Phases {
     /// The same for what an epoch draws that begins now.
     pub(super) fn anew(self, epoch: Epoch, now: SimTime) -> Phases {
         Phases { epoch, over: now.since(self.begin) / self.step.max(1), ..self }
+    }
+
+    /// The time so many ns after the beginning, or, where an epoch draws, the first time step behind the epoch if that is later.
+    fn moved(self, after: u64) -> SimTime {
+        let first = match self.epoch == Epoch::default() {
+            true => 0,
+            false => self.step.saturating_mul(self.over.saturating_add(1)),
+        };
+        self.begin.after(after.max(first))
     }
 }
 
@@ -360,10 +371,14 @@ fn chain(
         if out && !all {
             continue;
         }
+        let moved = decisions.said(id.site(BEGINS_AT), WORD);
         let mut draw = Draw { id, setting, targets, group, disks, decisions: &mut *decisions };
         let duration = draw.duration();
         if let Some(fault) = Fault::draw(kind, &mut draw) {
-            plan.push(Drawn { entry: Planned { id, begin, duration, fault }, out });
+            let begin = moved.map_or(begin, |after| phases.moved(after));
+            if begin < phases.end {
+                plan.push(Drawn { entry: Planned { id, begin, duration, fault }, out });
+            }
         }
     }
 }
@@ -535,6 +550,31 @@ mod tests {
                 let less = planned(&profile(), Log::new(0, seed).with(choice, WORD, 0));
                 let others: Vec<Planned> = whole.iter().filter(|entry| entry.id != out.id).cloned().collect();
                 assert_eq!(less, others, "seed {seed} without {:?}", out.id);
+            }
+        }
+    }
+
+    #[test]
+    fn a_log_gives_one_another_time_and_no_other_one_moves() {
+        for seed in 0..20 {
+            let whole = planned(&profile(), Log::new(0, seed));
+            for moved in whole.iter().filter(|entry| entry.id.kind != Kind::ClockSkew) {
+                let choice = Choice { part: Part::Run, site: moved.id.site(BEGINS_AT) };
+                for after in [0, 3, 19_999 * MS] {
+                    let other = planned(&profile(), Log::new(0, seed).with(choice, WORD, after));
+                    let expected = Planned { begin: SimTime(500 + after), ..moved.clone() };
+                    let mut all: Vec<Planned> = whole.clone();
+                    all.iter_mut()
+                        .filter(|entry| entry.id == moved.id)
+                        .for_each(|entry| *entry = expected.clone());
+                    sort(&mut all);
+                    assert_eq!(other, all, "seed {seed}, {:?} at {after}", moved.id);
+                }
+                let behind = planned(&profile(), Log::new(0, seed).with(choice, WORD, 20_000 * MS));
+                assert!(
+                    behind.iter().all(|entry| entry.id != moved.id),
+                    "none begins when the phase is over"
+                );
             }
         }
     }
