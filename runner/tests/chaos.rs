@@ -179,7 +179,12 @@ fn repaired_programs_never_fail() {
 
 #[test]
 fn the_number_of_workers_does_not_show() {
-    for name in ["lost_wakeup", "deadlock_condvar", "lost_update", "claim_file"] {
+    let mut names = vec!["lost_wakeup", "lost_update", "deadlock_condvar", "claim_file"];
+    if seeds_or(REPAIRED_SEEDS) <= REPAIRED_SEEDS {
+        say("chaos: two of four hunts by several workers are left to cargo xtask long");
+        names.truncate(2);
+    }
+    for name in names {
         if !built().join(name).exists() {
             continue;
         }

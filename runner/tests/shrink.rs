@@ -68,7 +68,7 @@ fn two_pauses_are_left_of_many_faults() {
     assert!(left.iter().all(|line| line.contains("pause watcher")), "{told}");
     assert!(told.contains("VIOLATED stays"), "{told}");
     // Each is where it may come a little earlier and later.
-    assert!(told.contains("it fails as well if one of these faults begins at another time"), "{told}");
+    assert!(told.contains("it failed as well with one of these faults at another time"), "{told}");
     let shrunk = finding.join("shrunk").to_string_lossy().into_owned();
     replays(&dir, &shrunk);
     let out = String::from_utf8_lossy(&one.stdout).into_owned();

@@ -191,7 +191,41 @@ fn the_first_process_of_a_service_takes_no_signal_without_a_handler_for_it() {
     assert!(ran.stderr.contains("aborts (killed by SIGSEGV)"), "{}\n{}", ran.stdout, ran.stderr);
 }
 
-/// A service without a handler for SIGTERM is stopped when its grace period is over, and one with a handler at once.
+/// At the heal a stop that is under way ends if the service does nothing about it; one that does has its time.
+#[test]
+fn a_stop_that_is_in_vain_ends_with_the_faults() {
+    let compose = "services:\n\
+        \x20 deaf: {x-bloodhound: {rootfs: host}, command: [python3, -m, http.server, '8000']}\n\
+        \x20 slow: {x-bloodhound: {rootfs: host}, command: [sh, -c, 'trap \"sleep 2; exit 0\" TERM; sleep 1000 & wait']}\n\
+        \x20 rolls: {x-bloodhound: {rootfs: host}, command: [sleep, '1000']}\n";
+    let config = "simulation: {max_time: 40s}\nfaults:\n  duration: 15s\n  groups: {one: [rolls]}\n  schedule:\n\
+        \x20   - {at: 2s, fault: rolling-restart, service: one, duration: 3s}\n\
+        \x20   - {at: 14s, fault: stop, service: deaf, duration: 8s}\n\
+        \x20   - {at: 14s, fault: stop, service: slow, duration: 8s}\n\
+        properties: [{name: back, kind: liveness, timeout: 5s, check: {type: http, endpoint: 'http://deaf:8000/', expect: {status: 200}}}]\n";
+    let ran = run(&stack_with("supervision-vain", compose, config));
+    let took = |service: &str| {
+        let changes = changes(&ran, service);
+        let stop = changes.iter().position(|(_, text)| text == "is asked to stop").expect("a stop");
+        let (ended, how) = &changes[stop + 1];
+        let again = changes[stop + 2..].iter().any(|(_, text)| text == "started");
+        (ended - changes[stop].0, how.clone(), again)
+    };
+    assert_eq!(
+        took("deaf"),
+        (1000, "ended: killed by SIGKILL".into(), true),
+        "{}\n{}",
+        ran.stdout,
+        ran.stderr
+    );
+    // A rolling restart waits for nobody beyond its own time.
+    assert_eq!(took("rolls"), (3000, "ended: killed by SIGKILL".into(), true));
+    // The run may be over before it starts.
+    let (ms, how, _) = took("slow");
+    assert!((2000..2100).contains(&ms) && how == "ended: exit code 0", "{ms} {how}");
+}
+
+/// A service without a handler for SIGTERM is stopped when its grace period is over.
 #[test]
 fn a_service_that_handles_no_stop_signal_has_its_grace_period() {
     let compose = "services:\n\

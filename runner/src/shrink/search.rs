@@ -72,7 +72,7 @@ pub struct Search<'a> {
     pub(super) tries: u64,
     /// Runs that failed, the last one first.
     failed: Vec<(Log, Ran)>,
-    /// When faults may begin, of those that [`Search::times`] has moved.
+    /// When faults may begin, as far as [`Search::times`] has found out.
     pub(super) windows: Vec<Window>,
     /// The logs in which dimensions were found to be minimal.
     settled: BTreeMap<&'static str, Arc<Log>>,
@@ -126,7 +126,7 @@ impl<'a> Search<'a> {
         // A fault that comes just in time is too late in a run in which packets come at other times.
         let in_time = !self.is_plain();
         if in_time {
-            self.narrow_times()?;
+            self.narrow_times(self.left() / 4)?;
             self.plainest()?;
         }
         self.share(OPERATIONS);
@@ -137,7 +137,7 @@ impl<'a> Search<'a> {
         // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
         self.operations(self.left() / 2)?;
         if !in_time && case::operations_out(&self.ran).len() > FEW_OPERATIONS {
-            self.narrow_times()?;
+            self.narrow_times(self.left() / 4)?;
             self.operations(self.left() / 2)?;
         }
         self.lucky_operations()?;

@@ -75,12 +75,15 @@ fn times(windows: &[Window], outcome: &Outcome) -> String {
     for (Window { from, to, open, .. }, what) in described(windows, outcome) {
         let (before, behind) =
             (if open.0 { " or earlier" } else { "" }, if open.1 { " or later" } else { "" });
-        let _ = writeln!(out, "  {from}{before} to {to}{behind}: {what}");
+        let _ = match from == to {
+            true => writeln!(out, "  {from} only: {what}"),
+            false => writeln!(out, "  {from}{before} to {to}{behind}: {what}"),
+        };
     }
     if !out.is_empty() {
         out.insert_str(
             0,
-            "it fails as well if one of these faults begins at another time, as far as was tried:\n",
+            "before its end was cut, it failed as well with one of these faults at another time, as far as was tried:\n",
         );
     }
     out

@@ -4,6 +4,8 @@
 //! passes; with the fault amid the times that will do, more can be left out. What is found is told in the story as well: how narrow the time is in which a fault must come is
 //! often the best hint at what is wrong. Key type: [`Window`]. Neighbours: `search`, which calls this; `case`, the log of a run in which a fault begins elsewhere.
 
+use std::collections::BTreeSet;
+
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
 use bloodhound_decisions::Log;
@@ -11,8 +13,9 @@ use bloodhound_faults::Begins;
 use bloodhound_sim::faults::{FaultId, Planned};
 
 use super::case;
+use super::pool::Ran;
 use super::search::{ROUND, Search};
-use crate::session::Failure;
+use crate::session::{Failure, Outcome};
 
 /// By how much a fault is moved first, ns: the times of one round, rising.
 const STEPS: [u64; ROUND] = [MILLIS, 8 * MILLIS, 64 * MILLIS, 512 * MILLIS];
@@ -65,40 +68,61 @@ struct Reach {
     is_end: bool,
 }
 
+impl Reach {
+    /// By the answers to steps that are times for a fault, which are the first ones of these.
+    fn of(steps: &[u64], answers: &[bool]) -> Reach {
+        let failed = answers.iter().take_while(|fails| **fails).count();
+        Reach {
+            fails: failed.checked_sub(1).map_or(0, |last| steps[last]),
+            passes: steps.get(failed).copied().filter(|_| failed < answers.len()),
+            is_end: failed == answers.len() && answers.len() < steps.len(),
+        }
+    }
+}
+
+/// What came of moving a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    /// It was there already.
+    Stays,
+    /// It fails, and is the run that is looked at from now on.
+    Fails,
+    /// It passes, or there is no room for the fault there.
+    Passes,
+}
+
 impl Search<'_> {
-    /// Moves each fault amid the times at which it may begin that is near the first or the last of these.
-    pub(super) fn narrow_times(&mut self) -> Result<(), Failure> {
+    /// Moves each fault amid the times at which it may begin that is near the first or the last of these, with at most so many runs.
+    pub(super) fn narrow_times(&mut self, most: u32) -> Result<(), Failure> {
+        let (begun, mut moved) = (self.runs, 0);
         for id in self.with_times() {
-            let Some(at) = self.begin(id).filter(|_| self.left() > MOST) else { break };
+            let may = self.left() > MOST && self.runs - begun + MOST <= most;
+            let Some(at) = self.begin(id).filter(|_| may) else { break };
             let Some(reached) = self.near(id, at)? else { continue };
             let window = self.narrowed(id, at, reached)?;
             if self.late {
                 break;
             }
-            self.move_to(id, window.middle())?;
+            moved += u32::from(self.move_to(id, window.middle())? == Move::Fails);
         }
-        self.tell(&format!("faults amid the times at which they may begin after {} runs", self.runs));
+        if moved > 0 {
+            self.tell(&format!(
+                "{moved} faults amid the times at which they may begin after {} runs",
+                self.runs
+            ));
+        }
         Ok(())
     }
 
     /// How far a fault may be moved each way, in one round of runs; `None` if that is far enough, or is not known.
     fn near(&mut self, id: FaultId, at: SimTime) -> Result<Option<(Reach, Reach)>, Failure> {
-        let ways = [Way::Earlier, Way::Later].map(|way| NEAR.map(|by| self.moved_by(id, at, (way, by))));
-        let logs: Vec<Log> = ways.iter().flatten().flatten().cloned().collect();
-        let answers = self.judge(logs)?;
-        self.runs += answers.len() as u32;
-        let mut answers = answers.into_iter();
-        let reached = ways.each_ref().map(|logs| {
-            let steps = NEAR.iter().zip(logs).map_while(|(by, log)| log.as_ref().map(|_| *by));
-            let tried: Vec<(u64, bool)> = steps.map(|by| (by, answers.next().unwrap_or(false))).collect();
-            let failed = tried.iter().take_while(|(_, failed)| *failed).count();
-            Reach {
-                fails: failed.checked_sub(1).map_or(0, |last| tried[last].0),
-                passes: tried.get(failed).map(|(by, _)| *by),
-                is_end: failed == tried.len() && tried.len() < NEAR.len(),
-            }
+        let ways = [Way::Earlier, Way::Later].map(|way| self.moved_by(id, at, (way, &NEAR)));
+        let all: Vec<(SimTime, Log)> = ways.iter().flatten().cloned().collect();
+        let mut answers = self.fail_there(id, all)?.into_iter();
+        let [earlier, later] = ways.map(|logs| {
+            let answers: Vec<bool> = logs.iter().map(|_| answers.next().unwrap_or(false)).collect();
+            Reach::of(&NEAR, &answers)
         });
-        let [earlier, later] = reached;
         let is_narrow = earlier.passes.is_some() || later.passes.is_some();
         Ok((is_narrow && !self.late).then_some((earlier, later)))
     }
@@ -106,21 +130,29 @@ impl Search<'_> {
     /// Moves each fault amid the times at which it may begin, and notes these for the story.
     pub(super) fn times(&mut self) -> Result<(), Failure> {
         self.windows.clear();
+        // Of these the times are not one stretch.
+        let mut torn = BTreeSet::new();
         for id in self.with_times() {
             let Some(window) = self.window(id)? else { break };
-            if self.move_to(id, window.middle())? {
+            match self.move_to(id, window.middle())? {
                 // The times of the others are those beside this one where it was. Its own stay, for all else is as it was.
-                self.windows.clear();
+                Move::Fails => self.windows.clear(),
+                Move::Stays => {}
+                Move::Passes => {
+                    torn.insert(id);
+                    continue;
+                }
             }
             self.windows.push(window);
         }
         for id in self.with_times() {
-            if self.windows.iter().any(|known| known.id == id) {
+            if torn.contains(&id) || self.windows.iter().any(|known| known.id == id) {
                 continue;
             }
             let Some(window) = self.window(id)? else { break };
             self.windows.push(window);
         }
+        self.windows.sort_by_key(|window| (window.from, window.to, window.id));
         Ok(())
     }
 
@@ -153,10 +185,11 @@ impl Search<'_> {
 
     /// How far a fault may be moved, roughly: one round of runs.
     fn reach(&mut self, id: FaultId, at: SimTime, way: Way) -> Result<Reach, Failure> {
-        let (asked, failed) = self.failing(id, at, (way, &STEPS))?;
-        let fails = failed.checked_sub(1).map_or(0, |last| STEPS[last]);
-        let passes = STEPS.get(failed).copied().filter(|_| failed < asked);
-        Ok(Reach { fails, passes, is_end: passes.is_none() && asked < STEPS.len() })
+        let logs = self.moved_by(id, at, (way, &STEPS));
+        let asked = logs.len();
+        let mut answers = self.fail_there(id, logs)?;
+        answers.resize(asked, false);
+        Ok(Reach::of(&STEPS, &answers))
     }
 
     /// The same more exactly: another round, between the last that fails and the first that passes.
@@ -165,50 +198,65 @@ impl Search<'_> {
         let parts = ROUND as u64 + 1;
         let steps: Vec<u64> =
             (1..parts).map(|part| reach.fails + (passes - reach.fails) * part / parts).collect();
-        let (_, failed) = self.failing(id, at, (way, &steps))?;
-        Ok(failed.checked_sub(1).map_or(reach.fails, |last| steps[last]))
+        let logs = self.moved_by(id, at, (way, &steps));
+        let answers = self.fail_there(id, logs)?;
+        Ok(steps
+            .iter()
+            .zip(answers)
+            .take_while(|(_, fails)| *fails)
+            .last()
+            .map_or(reach.fails, |(by, _)| *by))
     }
 
-    /// How many of these steps are times for a fault, and of how many the run fails before the first with which it passes.
-    fn failing(
-        &mut self,
-        id: FaultId,
-        at: SimTime,
-        (way, steps): (Way, &[u64]),
-    ) -> Result<(usize, usize), Failure> {
-        let logs: Vec<Log> = steps.iter().map_while(|by| self.moved_by(id, at, (way, *by))).collect();
-        let asked = logs.len();
-        let answers = self.judge(logs)?;
-        self.runs += answers.len() as u32;
-        Ok((asked, answers.iter().take_while(|failed| **failed).count()))
-    }
-
-    /// The log in which a fault begins so much earlier or later than at a time; `None` if that is no time for a fault.
-    fn moved_by(&self, id: FaultId, at: SimTime, (way, by): (Way, u64)) -> Option<Log> {
-        let outcome = &self.ran.outcome;
-        let to = match way {
-            Way::Earlier => SimTime(at.0.checked_sub(by)?),
-            Way::Later => at.after(by),
+    /// Whether each of these logs fails with the fault where it says: there may be no room for it, or nothing that it can hit. Fewer answers if the time is over.
+    fn fail_there(&mut self, id: FaultId, logs: Vec<(SimTime, Log)>) -> Result<Vec<bool>, Failure> {
+        let (times, logs): (Vec<SimTime>, Vec<Log>) = logs.into_iter().unzip();
+        let rans = self.round(&logs)?;
+        self.runs += rans.len() as u32;
+        let fails = |(ran, at): (&Ran, SimTime)| {
+            self.target.violated(&ran.outcome).is_some() && begin_in(&ran.outcome, id) == Some(at)
         };
-        (to < case::faults_end(outcome)).then(|| case::beginning_at(outcome, id, to))?
+        Ok(rans.iter().zip(times).map(fails).collect())
     }
 
-    /// Lets a fault begin at another time, if it fails then: whether it does, and did not begin then before.
-    fn move_to(&mut self, id: FaultId, to: SimTime) -> Result<bool, Failure> {
+    /// The logs in which a fault begins so much earlier or later than at a time, as far as these are times for a fault.
+    fn moved_by(&self, id: FaultId, at: SimTime, (way, steps): (Way, &[u64])) -> Vec<(SimTime, Log)> {
+        let outcome = &self.ran.outcome;
+        let moved = |by: &u64| {
+            let to = match way {
+                Way::Earlier => SimTime(at.0.checked_sub(*by)?),
+                Way::Later => at.after(*by),
+            };
+            let log = case::beginning_at(outcome, id, to).filter(|_| to < case::faults_end(outcome))?;
+            Some((to, log))
+        };
+        steps.iter().map_while(moved).collect()
+    }
+
+    /// Lets a fault begin at another time, if it fails then.
+    fn move_to(&mut self, id: FaultId, to: SimTime) -> Result<Move, Failure> {
         if self.begin(id) == Some(to) {
-            return Ok(false);
+            return Ok(Move::Stays);
         }
-        match case::beginning_at(&self.ran.outcome, id, to) {
-            Some(log) => self.look(log),
-            None => Ok(false),
+        let Some(log) = case::beginning_at(&self.ran.outcome, id, to) else { return Ok(Move::Passes) };
+        let before = self.ran.clone();
+        if self.look(log)? && self.begin(id) == Some(to) {
+            return Ok(Move::Fails);
         }
+        self.ran = before;
+        Ok(Move::Passes)
     }
 
     /// When a fault began.
     fn begin(&self, id: FaultId) -> Option<SimTime> {
-        let mut begun = self.ran.outcome.record().map(|(entry, _)| entry);
-        begun.find(|entry| entry.id == id).map(|entry: &Planned| entry.begin)
+        begin_in(&self.ran.outcome, id)
     }
+}
+
+/// When a fault began in a run.
+fn begin_in(outcome: &Outcome, id: FaultId) -> Option<SimTime> {
+    let mut begun = outcome.record().map(|(entry, _)| entry);
+    begun.find(|entry| entry.id == id).map(|entry: &Planned| entry.begin)
 }
 
 /// Whether a log can say when a fault begins: it was drawn, and is not there for the whole phase.
@@ -221,6 +269,19 @@ mod tests {
     use bloodhound_faults::Kind;
 
     use super::*;
+
+    #[test]
+    fn how_far_it_fails_is_told_by_the_answers() {
+        let reach = |answers: &[bool]| {
+            let Reach { fails, passes, is_end } = Reach::of(&[1, 8, 64], answers);
+            (fails, passes, is_end)
+        };
+        assert_eq!(reach(&[true, false, true]), (1, Some(8), false));
+        assert_eq!(reach(&[false, false, false]), (0, Some(1), false));
+        assert_eq!(reach(&[true, true, true]), (64, None, false), "further away was not tried");
+        assert_eq!(reach(&[true, true]), (8, None, true), "64 is no time for a fault");
+        assert_eq!(reach(&[]), (0, None, true));
+    }
 
     #[test]
     fn a_round_time_amid_the_window_is_taken() {

@@ -417,7 +417,7 @@ kinds! { $
                 range("rolling_pause_ms", "[200, 2000]", "from when a service is ready again until the next one is stopped"),
                 range("rolling_restart_ms", "[10000, 30000]", "how long all of it may take: services whose turn has not come by then go on"),
             ],
-            does: "the services of a group of `groups` are stopped and started one after the other, as in `stop`; each has its turn `rolling_pause_ms` after the one before is ready again, within `rolling_restart_ms`",
+            does: "the services of a group of `groups` are stopped and started one after the other, as in `stop`; each has its turn `rolling_pause_ms` after the one before is ready again, within `rolling_restart_ms`, at whose end a service that is still being stopped is killed",
         }
         /// A machine is replaced by one with an empty disk.
         Replace in replace {
@@ -440,7 +440,7 @@ kinds! { $
                 range("upgrade_pause_ms", "[200, 2000]", "from when a service is ready again until the next one is stopped"),
                 range("upgrade_ms", "[10000, 30000]", "how long all of it may take: services whose turn has not come by then stay as they are"),
             ],
-            does: "the services of a group of `groups` are stopped one after the other and started from another image, or other definition, that `upgrades` names: volumes stay, root file systems are new; each has its turn `upgrade_pause_ms` after the one before is ready again, within `upgrade_ms`",
+            does: "the services of a group of `groups` are stopped one after the other and started from another image, or other definition, that `upgrades` names: volumes stay, root file systems are new; each has its turn `upgrade_pause_ms` after the one before is ready again, within `upgrade_ms`, at whose end a service that is still being stopped is killed",
         }
         /// The services of a group are made of their first image again, one after the other.
         Downgrade in rollout {

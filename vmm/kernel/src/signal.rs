@@ -160,11 +160,14 @@ impl Node {
 
     fn ignored(&self, pid: Pid, info: &Siginfo) -> bool {
         let signo = info.signo as u32;
+        self.ignored_by_action(pid, signo)
+            || self.is_spared(pid, signo) && !(is_kernel_only(signo) && is_from_outside(info))
+    }
+
+    fn ignored_by_action(&self, pid: Pid, signo: u32) -> bool {
         let handler = self.action(pid, signo).handler;
         // SIG_KERNEL_IGNORE_MASK of Linux has SIGCONT, which resumes although it is ignored.
-        handler == c::SIG_IGN
-            || handler == c::SIG_DFL && ignored_by_default(signo)
-            || self.is_spared(pid, signo) && !(is_kernel_only(signo) && is_from_outside(info))
+        handler == c::SIG_IGN || handler == c::SIG_DFL && ignored_by_default(signo)
     }
 
     /// Whether a signal that asks for a core dump makes one: the limit is at least a page, "the minimal size of a core dump"
@@ -201,6 +204,7 @@ impl Node {
         let unblocked = taker.filter(|tid| self.task(*tid).sigmask & bit(signo) == 0);
         // Another thread that neither blocks an ignored signal nor waits for it takes it at once: nobody else sees it, and all that comes of
         // it is that a sleep of this thread ends.
+        let ignored = self.ignored_by_action(pid, signo);
         if let Some(tid) = unblocked.filter(|tid| ignored && !self.waits_for(*tid, signo)) {
             if matches!(self.task(tid).state, TaskState::Blocked(_)) {
                 self.task_mut(tid).pending.add(info);

@@ -25,7 +25,8 @@ pub(super) fn is_from_outside(info: &Siginfo) -> bool {
 impl Node {
     /// Whether a process is spared the default action of a signal. "Only signals for which the "init" process has established a signal handler can be sent to the
     /// "init" process by other members of the PID namespace" (pid_namespaces(7)); of those from outside, SIGKILL and SIGSTOP alone do what they do without a handler.
-    pub(super) fn is_spared(&self, pid: Pid, signo: u32) -> bool {
-        self.process(pid).unkillable && self.action(pid, signo).handler == c::SIG_DFL
+    pub fn is_spared(&self, pid: Pid, signo: u32) -> bool {
+        let unkillable = self.processes.get(&pid).is_some_and(|process| process.unkillable);
+        unkillable && self.action(pid, signo).handler == c::SIG_DFL
     }
 }

@@ -105,6 +105,20 @@ fn an_ignored_signal_ends_the_sleep_of_who_takes_it_and_of_nobody_else() {
     assert_eq!(b.node.process(Pid(main.0)).pending.mask(), 0);
 }
 
+/// complete_signal of Linux asks nobody whether a process is the first one: what the thread that is named blocks ends it by a thread that does not.
+#[test]
+fn a_signal_that_one_thread_of_the_first_process_blocks_ends_it_by_another() {
+    for (signo, ends) in [(c::SIGTERM, true), (c::SIGQUIT, false)] {
+        let (mut b, _) = two_threads();
+        let (main, first) = (b.tid, Pid(b.tid.0));
+        b.node.send_process(first, user_info(signo as u32, c::SI_USER as i32, Pid::NONE, 0));
+        assert_eq!(b.node.process(first).pending.mask(), 0, "all take it, so it is ignored");
+        block(&mut b, main, 1 << (signo - 1));
+        b.node.send_process(first, user_info(signo as u32, c::SI_USER as i32, Pid::NONE, 0));
+        assert_eq!(b.node.process(first).fatal.is_some(), ends, "{signo}");
+    }
+}
+
 #[test]
 fn the_first_process_gets_no_signal_that_it_does_not_handle() {
     let mut b = Bench::new();

@@ -168,7 +168,7 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
         return err(Errno::EINVAL);
     }
     // "EINVAL CLONE_PARENT was specified by an init process".
-    if has(c::CLONE_PARENT) && k.process().ppid == Pid::NONE {
+    if has(c::CLONE_PARENT) && k.process().unkillable {
         return err(Errno::EINVAL);
     }
     if has(CLONE_INTO_CGROUP) {

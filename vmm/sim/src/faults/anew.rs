@@ -98,7 +98,7 @@ impl Machine {
     fn harmed_disks(&self) -> BTreeSet<MachineId> {
         let (faults, now) = (&self.world.faults, self.world.now);
         let begun = faults.plan.iter().take(faults.effects.len());
-        let under_way = begun.filter(|entry| limits::end(entry, faults.phases) > now);
+        let under_way = begun.filter(|entry| limits::end(entry, faults.phases, &self.scenario) > now);
         under_way.flat_map(|entry| limits::harms_disks(&entry.fault, &self.scenario)).collect()
     }
 

@@ -89,13 +89,13 @@ impl Limits {
         // What is down, and which disks are not whole, until when.
         let (mut down, mut harmed) = (Until(Vec::new()), Until(Vec::new()));
         for entry in begun {
-            let end = end(entry, phases);
+            let end = end(entry, phases, scenario);
             down.add(takes_down(entry, scenario), end.after(self.recovery));
             harmed.add(harms_disks(&entry.fault, scenario), end);
         }
         let mut plan = Vec::new();
-        for Drawn { entry, out } in drawn {
-            let end = end(&entry, phases);
+        for Drawn { entry, out, at } in drawn {
+            let end = end(&entry, phases, scenario);
             if self.is_quiet(phases.begin, (entry.begin, end)) || self.is_spared(&entry, scenario) {
                 continue;
             }
@@ -108,7 +108,7 @@ impl Limits {
             }
             down.add(takes, end.after(self.recovery));
             harmed.add(harms, end);
-            plan.push(Drawn { entry, out });
+            plan.push(Drawn { entry, out, at });
         }
         plan
     }
@@ -125,7 +125,7 @@ impl Limits {
         all.push(moved.clone());
         super::plan::sort(&mut all);
         let count = all.len();
-        let drawn = all.into_iter().map(|entry| Drawn { entry, out: false }).collect();
+        let drawn = all.into_iter().map(Drawn::kept).collect();
         self.admit(drawn, scenario, (phases, at_risk), begun).len() == count
     }
 
@@ -159,10 +159,18 @@ impl<T: Clone + Ord> Until<T> {
     }
 }
 
-/// When an entry ends: one without a time at once, or with the phase of faults.
-pub(super) fn end(entry: &Planned, phases: Phases) -> SimTime {
-    let lasts = entry.duration == 0 && entry.id.kind.declaration().lasts_without_time();
-    if lasts { phases.end } else { entry.begin.after(entry.duration) }
+/// When an entry ends: one without a time at once, or with the phase of faults. A service that is stopped has its own grace period then, for it may handle no
+/// stop signal.
+pub(super) fn end(entry: &Planned, phases: Phases, scenario: &Scenario) -> SimTime {
+    match &entry.fault {
+        _ if entry.duration > 0 => entry.begin.after(entry.duration),
+        _ if entry.id.kind.declaration().lasts_without_time() => phases.end,
+        Fault::Stop(_) => {
+            let stopped = scenario.services.iter().find(|service| Some(service.node) == entry.fault.node());
+            entry.begin.after(stopped.map_or(0, |service| service.runtime.stop_grace))
+        }
+        _ => entry.begin,
+    }
 }
 
 /// What a fault takes down.

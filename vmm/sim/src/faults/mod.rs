@@ -345,7 +345,10 @@ fn plan_of(
     let limits = &scenario.planning.limits;
     let mut drawn = aimed(scenario, |aim| plan::draw(profile, aim, phases, limits.is_some(), decisions));
     drawn.retain(|drawn| after.is_none_or(|after| drawn.entry.begin > after));
-    limits.admit(drawn, scenario, (phases, at_risk), begun)
+    let drawn = limits.admit(drawn, scenario, (phases, at_risk), begun);
+    plan::moved(drawn, phases, |entry, others| {
+        !limits.is_some() || limits.have_room(entry, scenario, (phases, at_risk), (begun, others))
+    })
 }
 
 /// Those that the log leaves in.
@@ -470,8 +473,13 @@ impl Machine {
 
     /// Whether the time of an entry of the plan is over.
     fn is_over(&self, entry: usize) -> bool {
+        self.time_left(entry) == 0
+    }
+
+    /// How long an entry of the plan still lasts, ns.
+    fn time_left(&self, entry: usize) -> u64 {
         let planned = self.world.faults.plan.get(entry);
-        planned.is_none_or(|planned| self.world.now >= planned.begin.after(planned.duration))
+        planned.map_or(0, |planned| planned.begin.after(planned.duration).since(self.world.now))
     }
 
     /// The first process of a service that runs.
@@ -556,6 +564,7 @@ impl Machine {
             self.world.catch_up(id);
         }
         power_failure::all_have_power(self);
+        self.end_vain_stops();
         let now = self.world.now;
         let crashed = self.world.services.iter().filter(|(_, s)| s.state == State::Crashed);
         let down: Vec<(NodeId, u64)> = crashed.map(|(id, s)| (*id, s.start_offset)).collect();

@@ -135,6 +135,8 @@ pub(super) struct Phases {
     pub(super) begin: SimTime,
     /// None begins at this time or later.
     pub(super) end: SimTime,
+    /// The same as it is configured; a log may let the phase end sooner.
+    pub(super) configured_end: SimTime,
     /// Faults begin at whole time steps behind the beginning, ns.
     pub(super) step: u64,
     /// By what they are drawn.
@@ -148,7 +150,7 @@ impl Phases {
     pub(super) fn of(scenario: &Scenario, ready: SimTime) -> Phases {
         let begin = ready.after(scenario.fault_start);
         let (end, step) = (begin.after(scenario.fault_time), scenario.time_step);
-        Phases { begin, end, step, ..Phases::default() }
+        Phases { begin, end, configured_end: end, step, ..Phases::default() }
     }
 
     /// The same for what an epoch draws that begins now.
@@ -303,6 +305,36 @@ pub(super) struct Drawn {
     pub(super) entry: Planned,
     /// The log of the run takes it out.
     pub(super) out: bool,
+    /// The log lets it begin then.
+    pub(super) at: Option<SimTime>,
+}
+
+impl Drawn {
+    /// One of which the log says nothing.
+    pub(super) fn kept(entry: Planned) -> Drawn {
+        Drawn { entry, out: false, at: None }
+    }
+}
+
+/// Gives entries the times that the log says. One for which there is no room then is taken out; the others are those that the seed drew, wherever it is.
+pub(super) fn moved(
+    mut drawn: Vec<Drawn>,
+    phases: Phases,
+    has_room: impl Fn(&Planned, &[Planned]) -> bool,
+) -> Vec<Drawn> {
+    for place in 0..drawn.len() {
+        let Some(begin) = drawn[place].at else { continue };
+        let entry = Planned { begin, ..drawn[place].entry.clone() };
+        if !drawn[place].out {
+            let others = drawn.iter().enumerate().filter(|(other, drawn)| *other != place && !drawn.out);
+            let others: Vec<Planned> = others.map(|(_, drawn)| drawn.entry.clone()).collect();
+            drawn[place].out = !has_room(&entry, &others);
+        }
+        drawn[place].entry = entry;
+    }
+    drawn.retain(|drawn| drawn.entry.begin < phases.end);
+    drawn.sort_by_key(|drawn| (drawn.entry.begin, drawn.entry.id));
+    drawn
 }
 
 /// Puts entries into the order of time.
@@ -358,29 +390,37 @@ fn chain(
     plan: &mut Vec<Drawn>,
 ) {
     let gaps = Gaps::new(setting.rate);
+    // Where a log moves entries, one that was drawn behind the end of the phase may begin before.
+    let end = if moves(decisions, kind, target) { phases.end.max(phases.configured_end) } else { phases.end };
     let mut begin = phases.begin.after(phases.step.saturating_mul(phases.over));
     for nth in 0..1 << CHAIN {
         let id = FaultId { kind, target, nth: phases.epoch.numbered(nth) };
         let Some(failures) = gaps.failures(decisions.choose(id.site(GAP), WORD)) else { return };
         let Some(gap) = phases.step.checked_mul(failures.saturating_add(1)) else { return };
         begin = begin.after(gap);
-        if begin >= phases.end {
+        if begin >= end {
             return;
         }
         let out = decisions.choose(id.site("begins"), WORD) == 0;
         if out && !all {
             continue;
         }
-        let moved = decisions.said(id.site(BEGINS_AT), WORD);
+        let at = decisions.said(id.site(BEGINS_AT), WORD).map(|after| phases.moved(after));
         let mut draw = Draw { id, setting, targets, group, disks, decisions: &mut *decisions };
         let duration = draw.duration();
         if let Some(fault) = Fault::draw(kind, &mut draw) {
-            let begin = moved.map_or(begin, |after| phases.moved(after));
-            if begin < phases.end {
-                plan.push(Drawn { entry: Planned { id, begin, duration, fault }, out });
-            }
+            plan.push(Drawn { entry: Planned { id, begin, duration, fault }, out, at });
         }
     }
+}
+
+/// Whether the log gives an entry of one kind and target another time.
+fn moves(decisions: &Decisions, of_kind: Kind, of_target: u32) -> bool {
+    let (of_kind, at) = (Word::new(of_kind.name()), Word::new(BEGINS_AT));
+    decisions.log().overrides.keys().any(|choice| match choice.site {
+        Site::Fault { kind, target, part, .. } => (kind, target, part) == (of_kind, of_target, at),
+        _ => false,
+    })
 }
 
 /// Draws the entry of a kind that a target has for the whole phase.
@@ -398,7 +438,7 @@ fn standing(
     }
     let mut draw = Draw { id, setting, targets, group: None, disks: &[], decisions };
     if let Some(fault) = Fault::draw(kind, &mut draw) {
-        plan.push(Drawn { entry: Planned { id, begin: phases.begin, duration: 0, fault }, out });
+        plan.push(Drawn { entry: Planned { id, begin: phases.begin, duration: 0, fault }, out, at: None });
     }
 }
 
@@ -447,191 +487,4 @@ fn product(a: u64, b: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use bloodhound_decisions::{Choice, Log, Mode, Part};
-
-    const MS: u64 = 1_000_000;
-
-    fn phases() -> Phases {
-        Phases { begin: SimTime(500), end: SimTime(500 + 20_000 * MS), step: 10 * MS, ..Phases::default() }
-    }
-
-    fn profile() -> FaultSpec {
-        FaultSpec::default()
-            .with_rate(Kind::Crash, 1_000_000)
-            .with_rate(Kind::Pause, 500_000)
-            .with_rate(Kind::Partition, 3_000_000)
-            .with_rate(Kind::Reset, 500_000)
-            .with_rate(Kind::ClockJump, 2_000_000)
-            .with_rate(Kind::ClockDrift, 1_000_000)
-            .with_time(Kind::ClockSkew, (50 * MS, 50 * MS))
-            .with_rate(Kind::LeapSecond, 1_000_000)
-    }
-
-    fn targets() -> Vec<NodeId> {
-        (1..=3).map(NodeId).collect()
-    }
-
-    fn planned(profile: &FaultSpec, log: Log) -> Vec<Planned> {
-        let seed = log.seed;
-        let mut decisions = Decisions::new(log, Mode::Strict);
-        decisions.begin_run(seed);
-        let plan = draw(profile, Aim::plain(&targets()), phases(), false, &mut decisions);
-        assert_eq!(decisions.divergences(), []);
-        plan.into_iter().map(|drawn| drawn.entry).collect()
-    }
-
-    /// The mean and the tail of the distribution, from a tenth to a millionth.
-    #[test]
-    fn gaps_are_geometric() {
-        let mut dice = bloodhound_decisions::Dice::new(3);
-        for (rate, mean) in [(500_000_000, 1.0), (100_000_000, 9.0), (1_000_000, 999.0), (1_000, 999_999.0)] {
-            let gaps = Gaps::new(rate);
-            let drawn: Vec<u64> = (0..20_000).filter_map(|_| gaps.failures(dice.word())).collect();
-            let average = drawn.iter().sum::<u64>() as f64 / drawn.len() as f64;
-            // The standard deviation of one is about its mean; five of that of the average.
-            assert!(
-                (average - mean).abs() < 5.0 * (mean + 1.0) / 141.0,
-                "{rate}: {average} instead of {mean}"
-            );
-            let longer = drawn.iter().filter(|n| **n as f64 > 2.0 * mean + 1.0).count();
-            assert!(
-                longer > 800 && longer < 4_000,
-                "{rate}: {longer} of 20000 are longer than twice the mean"
-            );
-        }
-        assert_eq!(Gaps::new(1_000_000_000).failures(5), Some(0), "a certain fault begins at every step");
-        assert_eq!(Gaps::new(500_000_000).failures(0), None);
-    }
-
-    /// As many as trials at every step would give.
-    #[test]
-    fn rates_are_per_time_step_and_target() {
-        let mut counts = std::collections::BTreeMap::new();
-        for seed in 0..1_000 {
-            for entry in planned(&profile(), Log::new(0, seed)) {
-                *counts.entry(entry.id.kind).or_insert(0u64) += 1;
-                if entry.id.kind == Kind::ClockSkew {
-                    assert_eq!((entry.begin, entry.duration), (SimTime(500), 0));
-                    continue;
-                }
-                let (low, high) = profile().get(entry.id.kind).time;
-                assert!((low..=high).contains(&entry.duration));
-                assert!((entry.begin.0 - 500) % (10 * MS) == 0 && entry.begin < phases().end);
-            }
-        }
-        // 1999 steps of a thousand seeds; three nodes.
-        assert_eq!(counts[&Kind::ClockSkew], 3_000, "one for each node");
-        for (kind, expected) in [
-            (Kind::Crash, 5_997),
-            (Kind::Pause, 2_998),
-            (Kind::Partition, 5_997),
-            (Kind::Reset, 1_000),
-            (Kind::ClockJump, 11_994),
-            (Kind::ClockDrift, 5_997),
-            (Kind::LeapSecond, 1_999),
-        ] {
-            let spread = 5 * u64::isqrt(expected);
-            assert!(
-                counts[&kind].abs_diff(expected) < spread,
-                "{kind}: {} instead of {expected}",
-                counts[&kind]
-            );
-        }
-    }
-
-    #[test]
-    fn taking_one_out_changes_no_other() {
-        for seed in 0..50 {
-            let whole = planned(&profile(), Log::new(0, seed));
-            for out in &whole {
-                let choice = Choice { part: Part::Run, site: out.id.site("begins") };
-                let less = planned(&profile(), Log::new(0, seed).with(choice, WORD, 0));
-                let others: Vec<Planned> = whole.iter().filter(|entry| entry.id != out.id).cloned().collect();
-                assert_eq!(less, others, "seed {seed} without {:?}", out.id);
-            }
-        }
-    }
-
-    #[test]
-    fn a_log_gives_one_another_time_and_no_other_one_moves() {
-        for seed in 0..20 {
-            let whole = planned(&profile(), Log::new(0, seed));
-            for moved in whole.iter().filter(|entry| entry.id.kind != Kind::ClockSkew) {
-                let choice = Choice { part: Part::Run, site: moved.id.site(BEGINS_AT) };
-                for after in [0, 3, 19_999 * MS] {
-                    let other = planned(&profile(), Log::new(0, seed).with(choice, WORD, after));
-                    let expected = Planned { begin: SimTime(500 + after), ..moved.clone() };
-                    let mut all: Vec<Planned> = whole.clone();
-                    all.iter_mut()
-                        .filter(|entry| entry.id == moved.id)
-                        .for_each(|entry| *entry = expected.clone());
-                    sort(&mut all);
-                    assert_eq!(other, all, "seed {seed}, {:?} at {after}", moved.id);
-                }
-                let behind = planned(&profile(), Log::new(0, seed).with(choice, WORD, 20_000 * MS));
-                assert!(
-                    behind.iter().all(|entry| entry.id != moved.id),
-                    "none begins when the phase is over"
-                );
-            }
-        }
-    }
-
-    /// Amounts and directions are those that are asked for, evenly.
-    #[test]
-    fn clocks_go_wrong_either_way_and_as_far_as_is_asked_for() {
-        let (mut ahead, mut behind) = (0u64, 0u64);
-        for seed in 0..300 {
-            for entry in planned(&profile(), Log::new(0, seed)) {
-                let (amount, (least, most)) = match &entry.fault {
-                    Fault::ClockJump(jump) => (jump.by, profile().get(Kind::ClockJump).size),
-                    Fault::ClockDrift(drift) => (drift.rate, profile().get(Kind::ClockDrift).size),
-                    Fault::ClockSkew(skew) => (skew.by, (1, 50 * MS)),
-                    _ => continue,
-                };
-                *if amount > 0 { &mut ahead } else { &mut behind } += 1;
-                assert!((least..=most).contains(&amount.unsigned_abs()), "{:?}", entry.fault);
-            }
-        }
-        assert!(ahead.abs_diff(behind) < 5 * (ahead + behind).isqrt(), "{ahead} {behind}");
-    }
-
-    /// What an epoch draws begins after it, at whole steps, at the same rates, and has names that nothing else has.
-    #[test]
-    fn an_epoch_draws_what_comes_after_it_by_names_of_its_own() {
-        let now = SimTime(500 + 7_000 * MS + 3);
-        let (first, second) = (Epoch::at(now.0), Epoch::at(now.0 + 5_000_000));
-        assert_ne!(first.numbered(3), second.numbered(3));
-        let id = FaultId { kind: Kind::Crash, target: 1, nth: first.numbered(3) };
-        assert!(id.is_drawn_anew() && !id.is_written() && id.is_of_epoch(now.0));
-        assert!(!id.is_of_epoch(now.0 + 5_000_000) && !FaultId { nth: 3, ..id }.is_drawn_anew());
-        let (mut before, mut anew) = (0, 0);
-        for seed in 0..200 {
-            let mut decisions = Decisions::seeded(seed);
-            let targets = targets();
-            let aim = Aim::plain(&targets);
-            let plan = draw(&profile(), aim, phases(), false, &mut decisions);
-            before += plan.iter().filter(|drawn| drawn.entry.begin > now).count() as u64;
-            let mut rest = draw(&profile(), aim, phases().anew(first, now), false, &mut decisions);
-            rest.retain(|drawn| drawn.entry.begin > now);
-            for Drawn { entry, .. } in &rest {
-                assert!((entry.begin.0 - 500) % (10 * MS) == 0 && entry.id.is_drawn_anew(), "{entry:?}");
-                assert!(plan.iter().all(|other| other.entry.id != entry.id));
-            }
-            anew += rest.len() as u64;
-        }
-        assert!(before.abs_diff(anew) < 5 * (before + anew).isqrt(), "{before} and {anew}");
-    }
-
-    #[test]
-    fn another_rate_of_one_kind_changes_no_other_kind() {
-        let other = profile().with_rate(Kind::Crash, 9_000_000).with_time(Kind::Crash, (1, 2));
-        let rest = |profile: &FaultSpec| {
-            let plan = planned(profile, Log::new(0, 4)).into_iter();
-            plan.filter(|entry| entry.id.kind != Kind::Crash).collect::<Vec<_>>()
-        };
-        assert_eq!(rest(&profile()), rest(&other));
-    }
-}
+mod tests;

@@ -167,6 +167,12 @@ impl Rollout {
             service.ordered = version;
         }
         if let Some(pid) = machine.first_process(node) {
+            // It does not wait for a service beyond its own time.
+            let grace = machine.spec(node).map_or(0, |spec| spec.runtime.stop_grace);
+            let (now, left) = (machine.world.now, machine.time_left(entry));
+            if let Some(service) = machine.world.services.get_mut(&node) {
+                service.stop_by = (1..grace).contains(&left).then(|| now.after(left));
+            }
             machine.stop_service(node, pid);
         }
         let looks = Due::FaultGoesOn(entry, 2 * place as u64 + 1);

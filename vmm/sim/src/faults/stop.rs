@@ -33,9 +33,9 @@ impl Room for Stop {
 
     fn begin(&self, machine: &mut Machine, _: usize, until: SimTime) {
         let Some(pid) = machine.first_process(self.node) else { return };
-        let grace = until.since(machine.world.now);
+        let said = until > machine.world.now;
         if let Some(service) = machine.world.services.get_mut(&self.node) {
-            service.grace = (grace > 0).then_some(grace);
+            service.stop_by = said.then_some(until);
         }
         machine.stop_service(self.node, pid);
     }

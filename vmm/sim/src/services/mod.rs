@@ -122,8 +122,8 @@ pub struct Service {
     pub refused: Option<Errno>,
     /// A fault has killed processes in its present life: if it ends for that, it starts again then.
     pub struck: Option<SimTime>,
-    /// How long it has to end when it is asked to, if not as long as it says itself, ns.
-    pub grace: Option<u64>,
+    /// Until when it has to end when it is asked to, if not as long as it says itself.
+    pub stop_by: Option<SimTime>,
     /// Of what its container is made.
     pub version: Version,
     /// Of what it is made when it starts next.
@@ -150,7 +150,7 @@ impl Service {
     pub(crate) fn crash(&mut self) {
         self.cut_short += u32::from(self.runs());
         (self.state, self.health, self.check) = (State::Crashed, Health::Starting, None);
-        (self.hook, self.grace) = (None, None);
+        (self.hook, self.stop_by) = (None, None);
         self.restarts = Restarts::default();
     }
 }

@@ -78,8 +78,9 @@ impl Machine {
         self.world.catch_up(machine);
         let info = bloodhound_kernel::signal::user_info(spec.runtime.stop_signal, 0, Pid::NONE, 0);
         self.world.node_mut(machine).send_process(pid, info);
-        let grace = self.service(id).grace.take().unwrap_or(spec.runtime.stop_grace);
-        let at: SimTime = self.world.now.after(grace);
+        let now = self.world.now;
+        let said = self.service(id).stop_by.take().map(|at| at.max(now));
+        let at: SimTime = said.unwrap_or(now.after(spec.runtime.stop_grace));
         self.world.queue.push(at, Due::StopTimeout(id, pid.0));
         self.node_changed(machine);
     }
@@ -89,6 +90,26 @@ impl Machine {
         let at = until.max(self.world.now.after(FIRST_PAUSE));
         self.service(id).state = State::Crashed;
         self.world.queue.push(at, Due::Start(id));
+    }
+
+    /// Faults are over: services that do nothing about their stop signal are killed now, and not when their grace period is over, for nothing but time would pass.
+    pub(crate) fn end_vain_stops(&mut self) {
+        let stopping: Vec<(NodeId, Pid)> = self
+            .world
+            .services
+            .iter()
+            .filter_map(|(id, service)| match service.state {
+                State::Stopping(pid) if service.hook.is_none() => Some((*id, pid)),
+                _ => None,
+            })
+            .collect();
+        for (id, pid) in stopping {
+            let Some(spec) = self.spec(id) else { continue };
+            let machine = self.world.room(id).machine;
+            if self.world.nodes[&machine].is_spared(pid, spec.runtime.stop_signal) {
+                self.stop_timeout(id, pid.0);
+            }
+        }
     }
 
     /// A service that was asked to end has not done so in time.
@@ -132,8 +153,8 @@ mod tests {
 
     #[test]
     fn the_time_that_a_fault_gives_ends_with_the_life_that_it_was_for() {
-        let mut service = super::super::Service { grace: Some(SECOND), ..Default::default() };
+        let mut service = super::super::Service { stop_by: Some(SimTime(SECOND)), ..Default::default() };
         service.crash();
-        assert_eq!((service.state, service.grace), (State::Crashed, None));
+        assert_eq!((service.state, service.stop_by), (State::Crashed, None));
     }
 }

@@ -145,6 +145,46 @@ fn taking_one_out_lets_no_other_in() {
 }
 
 #[test]
+fn a_log_moves_one_within_the_limits_and_no_other_for_that() {
+    for limits in all_limits() {
+        let (mut moved, mut left_out) = (0, 0);
+        for seed in 0..5 {
+            let whole = planned(&limits, Log::new(0, seed));
+            for one in &whole {
+                let choice = Choice { part: Part::Run, site: one.id.site(BEGINS_AT) };
+                let after = 10_000 * MS + 7;
+                let other = planned(&limits, Log::new(0, seed).with(choice, WORD, after));
+                let rest = |plan: &[Planned]| -> Vec<Planned> {
+                    plan.iter().filter(|entry| entry.id != one.id).cloned().collect()
+                };
+                assert_eq!(rest(&other), rest(&whole), "seed {seed}, {:?} moved", one.id);
+                match other.iter().find(|entry| entry.id == one.id) {
+                    None => left_out += 1,
+                    Some(there) => {
+                        assert_eq!(*there, Planned { begin: SimTime(500 + after), ..one.clone() });
+                        moved += 1;
+                    }
+                }
+            }
+        }
+        assert!(moved > 10, "{limits:?}: {moved}, {left_out} left out");
+    }
+}
+
+#[test]
+fn a_stop_lasts_for_the_grace_period_of_a_service() {
+    let limits = Limits { down: Some(Down::Count(1)), ..Limits::default() };
+    let stop = |ms, duration| at(ms, duration, Fault::Stop(Stop { node: NodeId(1) }));
+    let room = |stop: &Planned, ms| {
+        let crash = at(ms, 50, Fault::Crash(Crash { node: NodeId(2) }));
+        limits.have_room(&crash, &scenario(5), (phases(), None), (std::slice::from_ref(stop), &[]))
+    };
+    // Ten seconds, if nothing else is said.
+    assert!(!room(&stop(100, 0), 10_000) && room(&stop(100, 0), 10_200));
+    assert!(!room(&stop(100, 300), 350) && room(&stop(100, 300), 450));
+}
+
+#[test]
 fn no_more_are_down_than_the_budget_has() {
     let limits = Limits { down: Some(Down::Count(2)), recovery: 100 * MS, ..Limits::default() };
     for seed in 0..20 {
@@ -193,8 +233,7 @@ fn limits_hold_over_what_is_drawn_anew() {
         };
         let rest = draw(Log::new(0, seed + 100));
         left += rest.len();
-        let all: Vec<Drawn> =
-            begun.iter().chain(&rest).map(|entry| Drawn { entry: entry.clone(), out: false }).collect();
+        let all: Vec<Drawn> = begun.iter().chain(&rest).map(|entry| Drawn::kept(entry.clone())).collect();
         assert!(rest.iter().all(|entry| entry.begin > now && entry.id.is_drawn_anew()));
         let kept = limits.admit(all.clone(), &scenario, (phases(), None), &[]);
         assert_eq!(kept.len(), all.len(), "seed {seed}");
@@ -267,7 +306,7 @@ fn a_machine_may_be_hit_if_one_of_its_services_may() {
 
 /// The entries that remain of some under limits.
 fn kept(limits: &Limits, entries: &[Planned], begun: &[Planned]) -> Vec<usize> {
-    let drawn = entries.iter().map(|entry| Drawn { entry: entry.clone(), out: false });
+    let drawn = entries.iter().map(|entry| Drawn::kept(entry.clone()));
     let kept = admitted(limits.admit(drawn.collect(), &scenario(5), (phases(), None), begun));
     (0..entries.len()).filter(|at| kept.contains(&entries[*at])).collect()
 }

@@ -87,7 +87,7 @@ fn a_volume_harms_the_disks_of_all_that_mount_it() {
     };
     let kept = |disks, entries: &[Planned]| {
         let limits = Limits { disks: Some(disks), ..Limits::default() };
-        let drawn = entries.iter().map(|entry| plan::Drawn { entry: entry.clone(), out: false }).collect();
+        let drawn = entries.iter().map(|entry| plan::Drawn::kept(entry.clone())).collect();
         limits.admit(drawn, &scenario, (phases(), None), &[]).len()
     };
     assert_eq!(kept(1, &[full(2, Some(0))]), 0, "two machines have it");
