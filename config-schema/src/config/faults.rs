@@ -53,7 +53,7 @@ pub(super) static FAULTS: Section = Section::new(
         )
         .default("0s"),
         Key::new("duration", LONGER_THAN_0, "how long the fault phase lasts")
-            .otherwise("as long as the workload"),
+            .otherwise("as long as the workload, or half of `max_time` without one"),
         Key::new(
             "preset",
             ValueKind::Word(Preset::WORDS),

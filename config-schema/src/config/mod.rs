@@ -208,7 +208,26 @@ fn top(ctx: &mut Ctx, node: &Node, files: FileChecks) -> Option<Config> {
         output: sections::output(ctx, &output),
     };
     times_fit(ctx, &top, &config);
+    late_faults(ctx, &faults, &config);
     Some(config)
+}
+
+/// Faults of a schedule that begin when the phase of faults is over never happen.
+fn late_faults(ctx: &mut Ctx, faults: &Fields<'_>, config: &Config) {
+    let Some(schedule) = faults.entry("schedule") else { return };
+    let phase = config.fault_phase_ns();
+    for (place, fault) in config.faults.schedule.iter().enumerate() {
+        let FaultTrigger::At(at) = fault.trigger else { continue };
+        if at >= phase {
+            let (at, phase, kind) = (show_duration(at), show_duration(phase), fault.kind);
+            let message = format!(
+                "`faults.schedule[{place}]` ({kind} at {at}) never happens: the phase of faults is over after {phase}"
+            );
+            ctx.warn(Code::NothingToDo, schedule.key_span, message).help(
+                "`faults.duration` says how long it is; without it, it is as long as the workload, and without a workload half of `simulation.max_time`",
+            );
+        }
+    }
 }
 
 /// The phases of a run must fit into its longest time.
