@@ -51,6 +51,8 @@ static int error_of(void)
 }
 
 static char found[4096];
+/* The type that messages have. */
+static int type = SOCK_DIAG_BY_FAMILY;
 
 /* Takes all messages of a dump, and keeps the one with this inode, which is at `at` in it. Returns how often it came. */
 static int find(size_t at, unsigned wanted)
@@ -62,7 +64,7 @@ static int find(size_t at, unsigned wanted)
 		for (struct nlmsghdr *head = (struct nlmsghdr *)buffer; NLMSG_OK(head, len); head = NLMSG_NEXT(head, len)) {
 			if (head->nlmsg_type == NLMSG_DONE)
 				return count;
-			REQUIRE(head->nlmsg_type == SOCK_DIAG_BY_FAMILY);
+			REQUIRE(head->nlmsg_type == type);
 			REQUIRE(head->nlmsg_flags & NLM_F_MULTI);
 			if (*(unsigned *)((char *)NLMSG_DATA(head) + at) == wanted) {
 				count++;
@@ -130,6 +132,25 @@ static void inet(void)
 	CHECK_EQ(message->idiag_wqueue, 0);
 	CHECK_EQ(ntohs(message->id.idiag_dport), port_of(client));
 	CHECK_EQ(message->id.idiag_dst[0], htonl(INADDR_LOOPBACK));
+	/* The old type of requests: a dump of all families, and one connection. Answers have the type of the request. */
+	struct inet_diag_req old = { .idiag_family = AF_INET, .idiag_states = BIT(TCP_ESTABLISHED), .id = message->id };
+	ask(TCPDIAG_GETSOCK, 0, &old, sizeof old);
+	REQUIRE(recv(link_, buffer, sizeof buffer, 0) > NLMSG_HDRLEN);
+	CHECK_EQ(((struct nlmsghdr *)buffer)->nlmsg_type, TCPDIAG_GETSOCK);
+	struct inet_diag_msg *exact = NLMSG_DATA((struct nlmsghdr *)buffer);
+	CHECK_EQ(exact->idiag_inode, inode(server));
+	CHECK_EQ(exact->id.idiag_sport, address.sin_port);
+	ask(TCPDIAG_GETSOCK, 0, &old, sizeof old - 4);
+	CHECK_EQ(error_of(), EINVAL);
+	old.idiag_family = AF_UNIX;
+	ask(TCPDIAG_GETSOCK, 0, &old, sizeof old);
+	CHECK_EQ(error_of(), EINVAL);
+	old = (struct inet_diag_req){ .idiag_states = BIT(TCP_ESTABLISHED) };
+	ask(TCPDIAG_GETSOCK, NLM_F_DUMP, &old, sizeof old);
+	type = TCPDIAG_GETSOCK;
+	CHECK_EQ(find(offsetof(struct inet_diag_msg, idiag_inode), inode(server)), 1);
+	type = SOCK_DIAG_BY_FAMILY;
+	CHECK_EQ(find_inet(AF_INET, IPPROTO_TCP, BIT(TCP_ESTABLISHED), server), 1);
 	struct tcp_info *info = attribute(sizeof *message, INET_DIAG_INFO, &size);
 	CHECK(info != NULL && size >= 104);
 	CHECK_EQ(info ? info->tcpi_state : -1, TCP_ESTABLISHED);

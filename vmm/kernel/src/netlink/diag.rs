@@ -10,7 +10,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_net::{Proto, SocketInfo, TcpState};
 
 use super::filter::Filter;
-use super::message::{DUMP, MULTI, Message, Request};
+use super::message::{DUMP, HEADER, MULTI, Message, Request};
 use super::route::Reply;
 use crate::file::FileKind;
 use crate::ids::UnixId;
@@ -23,6 +23,8 @@ use crate::unix::Name;
 pub const SOCK_DIAG: u64 = 4;
 /// Types of requests: TCPDIAG_GETSOCK and DCCPDIAG_GETSOCK, SOCK_DIAG_BY_FAMILY, SOCK_DESTROY.
 const OLD: std::ops::RangeInclusive<u16> = 18..=19;
+/// IPPROTO_DCCP, which nothing here speaks.
+const DCCP: u8 = 33;
 const BY_FAMILY: u16 = 20;
 const DESTROY: u16 = 21;
 /// Families end here (AF_MAX of Linux 6.1).
@@ -64,9 +66,7 @@ pub fn answer(node: &Node, net: NetNs, port: u32, request: &Request<'_>) -> Resu
             return Err(Errno::EPERM);
         }
         DESTROY => return Err(Errno::EOPNOTSUPP),
-        kind if OLD.contains(&kind) => {
-            return Ok(Reply::Unsupported(format!("inet_diag request of the old type {kind}")));
-        }
+        kind if OLD.contains(&kind) => return of_old_type(node, net, port, request),
         kind if kind < super::message::MIN_TYPE => return Ok(Reply::Nothing),
         _ => return Err(Errno::EINVAL),
     }
@@ -77,6 +77,28 @@ pub fn answer(node: &Node, net: NetNs, port: u32, request: &Request<'_>) -> Resu
         c::AF_UNIX => unix(node, net, port, request, dump),
         _ => Err(Errno::ENOENT),
     }
+}
+
+/// A request of the old types, TCPDIAG_GETSOCK and DCCPDIAG_GETSOCK, with `struct inet_diag_req` (`inet_diag_rcv_msg_compat`): a dump of them is of all families, and answers
+/// have the type of the request.
+fn of_old_type(node: &Node, net: NetNs, port: u32, request: &Request<'_>) -> Result<Reply, Errno> {
+    const OLD_REQUEST: usize = 60;
+    let (payload, dump) = (request.payload(), request.flags & DUMP != 0);
+    if payload.len() < OLD_REQUEST {
+        return Err(Errno::EINVAL);
+    }
+    let family = if dump { c::AF_UNSPEC as u8 } else { payload[0] };
+    if !dump && !matches!(u64::from(family), c::AF_INET | c::AF_INET6) {
+        return Err(Errno::EINVAL);
+    }
+    let protocol = if request.kind == *OLD.start() { c::IPPROTO_TCP as u8 } else { DCCP };
+    // idiag_ext, idiag_states and the ends lie elsewhere in `struct inet_diag_req_v2`.
+    let mut whole = request.whole[..HEADER].to_vec();
+    whole.extend_from_slice(&[family, protocol, payload[3], 0]);
+    whole.extend_from_slice(&payload[52..56]);
+    whole.extend_from_slice(&payload[4..52]);
+    whole.extend_from_slice(&payload[OLD_REQUEST..]);
+    inet(node, net, port, &Request { whole: &whole, ..*request }, dump)
 }
 
 fn inet(node: &Node, net: NetNs, port: u32, request: &Request<'_>, dump: bool) -> Result<Reply, Errno> {
@@ -97,8 +119,9 @@ fn inet(node: &Node, net: NetNs, port: u32, request: &Request<'_>, dump: bool) -
         _ => return Err(Errno::ENOENT),
     };
     let filter = given(BYTECODE).filter(|_| dump).map(Filter::new).transpose()?;
-    let v6 = u64::from(request.byte(0)) == c::AF_INET6;
-    let all = node.net.stack(net).sockets().into_iter().filter(|s| s.proto == proto && s.v6 == v6);
+    let family = u64::from(request.byte(0));
+    let of_family = |s: &SocketInfo| family == c::AF_UNSPEC || s.v6 == (family == c::AF_INET6);
+    let all = node.net.stack(net).sockets().into_iter().filter(|s| s.proto == proto && of_family(s));
     // idiag_ext, idiag_states, and idiag_sport and idiag_dport in the byte order of the network.
     let (ext, states) = (request.byte(2), request.word(4));
     let number = |at: usize| u16::from(request.byte(at)) << 8 | u16::from(request.byte(at + 1));
@@ -170,7 +193,7 @@ fn inet_message(
     for word in [0, low, high, 0, s.rx_queue, s.tx_queue, uid, inode] {
         header.extend_from_slice(&word.to_le_bytes());
     }
-    let message = Message::new(BY_FAMILY, flags, request.seq, port, &header);
+    let message = Message::new(request.kind, flags, request.seq, port, &header);
     let Some((id, options)) = s.id.and_then(|id| Some((id, stack.options(id).ok()?))) else {
         return message;
     };
