@@ -269,3 +269,33 @@ fn limits_capabilities_and_parameters_are_those_of_the_file() {
     );
     assert!(printed[6].contains("8192"), "{printed:?}");
 }
+
+/// Without `stdin_open` standard input is /dev/null; output and errors are pipes, which can be watched.
+#[test]
+fn standard_streams_are_those_of_a_container() {
+    let script = "import os, stat, select, fcntl\n\
+        null = os.fstat(0)\n\
+        print(stat.S_ISCHR(null.st_mode), null.st_rdev == os.makedev(1, 3), os.readlink('/proc/self/fd/0'), os.read(0, 9))\n\
+        print(stat.S_ISFIFO(os.fstat(1).st_mode), fcntl.fcntl(1, 1032), flush=True)\n\
+        watch = select.epoll()\n\
+        watch.register(1, select.EPOLLOUT); watch.register(2, select.EPOLLOUT | select.EPOLLET)\n\
+        print(sorted(watch.poll(1)), watch.poll(1))\n\
+        try: watch.register(0)\n\
+        except OSError as error: print(error.strerror, flush=True)\n\
+        import time; time.sleep(1000)\n";
+    let compose = "services:\n\x20 streams:\n\x20   x-bloodhound: {rootfs: host}\n\x20   command: [python3, /app/streams.py]\n\
+        \x20   volumes: ['./streams.py:/app/streams.py']\n";
+    let files = [
+        ("compose.yaml", compose),
+        ("streams.py", script),
+        ("bloodhound.yaml", &format!("compose: compose.yaml\n{EXACT}")),
+    ];
+    let ran = run(&stack("supervision-streams", &files));
+    assert_eq!(
+        lines(&ran, "streams"),
+        ["True True /dev/null b''", "True 65536", "[(1, 4), (2, 4)] [(1, 4)]", "Operation not permitted"],
+        "{}\n{}",
+        ran.stdout,
+        ran.stderr
+    );
+}

@@ -103,7 +103,7 @@ pub struct ProcessRef {
 }
 
 /// A stream of the node's console.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Console {
     /// Standard input, filled before the start.
     In,
@@ -196,6 +196,7 @@ impl File {
             FileKind::Mq(id) => Object::Mq(id),
             FileKind::Inotify(id) => Object::Inotify(id),
             FileKind::Listener(id) => Object::Listener(id),
+            FileKind::Console(stream) => Object::Console(stream),
             FileKind::Synthetic { ref path, .. } if shows_mounts(path) => Object::Mounts,
             _ => return None,
         })

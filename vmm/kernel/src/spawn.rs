@@ -28,6 +28,14 @@ use crate::task::{Task, TaskState};
 use crate::wait::{Blocked, Pins, Progress, Restart, Stop, Wait};
 use crate::watch::Told;
 
+/// Who a program begins as.
+fn cred_of(program: &Program) -> Cred {
+    // As setgroups(2) keeps them, by which engines give them.
+    let mut groups = program.groups.clone();
+    groups.sort_unstable();
+    Cred { groups: Arc::from(groups), ..Cred::user(program.uid, program.gid) }
+}
+
 impl Node {
     /// Starts a root process of a container (a service's command, or a health check), as its runtime does.
     pub fn spawn(
@@ -46,17 +54,14 @@ impl Node {
         let root = self.vfs.root();
         self.vfs.hold(root);
         self.vfs.hold(root);
-        let fds = self.console_descriptors();
+        let without_input = self.container(id).stdin.null;
+        let fds = self.console_descriptors(without_input);
         let place = FsPlace { cwd: root, cwd_synthetic: None, root, umask: settings.umask };
         let common = Common {
             table: self.fd_tables.insert(Shared::new(fds)),
             place: self.places.insert(Shared::new(place)),
         };
-        // As setgroups(2) keeps them, by which engines give them.
-        let mut groups = program.groups.clone();
-        groups.sort_unstable();
-        let cred = Cred { groups: Arc::from(groups), ..Cred::user(program.uid, program.gid) };
-        let credentials = Credentials::new(cred, settings.capabilities);
+        let credentials = Credentials::new(cred_of(program), settings.capabilities);
         let mut task = Task::new(tid, pid, common, credentials, Regs::default());
         task.lineage = Lineage::root(roots);
         task.no_new_privs = settings.no_new_privileges;
@@ -108,6 +113,9 @@ impl Node {
         self.add_root(process, task);
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });
+        if without_input {
+            ctx.take_null_input();
+        }
         match ctx.start_program(program) {
             Ok(()) => {
                 self.enqueue(tid);
@@ -121,10 +129,11 @@ impl Node {
         }
     }
 
-    /// The descriptors 0 to 2 of a program that begins.
-    fn console_descriptors(&mut self) -> FdTable {
+    /// The descriptors 0 to 2 of a program that begins, or 1 and 2.
+    fn console_descriptors(&mut self, without_input: bool) -> FdTable {
         let mut fds = FdTable::default();
-        for (fd, stream) in [Console::In, Console::Out, Console::Err].into_iter().enumerate() {
+        let streams = [Console::In, Console::Out, Console::Err].into_iter().enumerate();
+        for (fd, stream) in streams.skip(usize::from(without_input)) {
             let file = self.files.insert(Ctx::console_file(stream));
             fds.set(fd, FdEntry { file, cloexec: false });
         }

@@ -29,6 +29,8 @@ pub struct Stdin {
     pub wanted: Option<usize>,
     /// The other end is open and nobody writes there, as with the `stdin_open` of a container to which nobody is attached.
     pub silent: bool,
+    /// Programs have /dev/null instead, as in a container without `stdin_open`.
+    pub null: bool,
 }
 
 /// What the host has for a program.
@@ -46,6 +48,11 @@ impl Stdin {
     /// Input that is all there.
     pub fn whole(bytes: Vec<u8>) -> Stdin {
         Stdin { pending: bytes, ended: true, ..Stdin::default() }
+    }
+
+    /// None: programs begin with /dev/null.
+    pub fn null() -> Stdin {
+        Stdin { null: true, ..Stdin::whole(Vec::new()) }
     }
 
     /// Input that never comes and never ends.

@@ -74,6 +74,8 @@ pub enum Object {
     Mounts,
     /// A pseudoterminal, and whether its master.
     Tty(PtyId, bool),
+    /// A stream of a container, whose readiness never changes.
+    Console(crate::file::Console),
 }
 
 /// A reason to wake up.

@@ -456,7 +456,7 @@ fn add_container(
 fn stdin(spec: &ServiceSpec) -> Stdin {
     match spec.stdin {
         Input::Asked => Stdin::default(),
-        Input::Empty => Stdin::whole(Vec::new()),
+        Input::Empty => Stdin::null(),
         Input::Silent => Stdin::silent(),
     }
 }

@@ -11,6 +11,9 @@ use crate::ids::*;
 use crate::process::FdEntry;
 use crate::wait::{Object, SysResult};
 
+/// What F_GETPIPE_SZ tells of the pipes that engines give to programs ("the default capacity is 16 pages", pipe(7)).
+const CONSOLE_PIPE: u64 = 65536;
+
 /// close(2). With SO_LINGER it waits for a connection to send what is left; the descriptor is free at once.
 pub fn close(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
     if let Some(id) = k.lingers_on() {
@@ -124,7 +127,12 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
             k.fcntl_lock(fd, cmd, arg)
         }
         c::F_GETPIPE_SZ | c::F_SETPIPE_SZ => {
-            let FileKind::Pipe { pipe, .. } = k.node.files[entry.file].kind else { return err(Errno::EBADF) };
+            let pipe = match k.node.files[entry.file].kind {
+                FileKind::Pipe { pipe, .. } => pipe,
+                // Output is taken at once, so there is no size to be set.
+                FileKind::Console(_) if cmd == c::F_GETPIPE_SZ => return Ok(CONSOLE_PIPE),
+                _ => return err(Errno::EBADF),
+            };
             if cmd == c::F_SETPIPE_SZ {
                 // An unsigned int; "EINVAL" only where the next power of two is none (round_pipe_size in Linux).
                 let wanted = arg as u32 as usize;

@@ -128,6 +128,15 @@ impl Ctx<'_> {
         Ok(self.install(file, flags & c::O_CLOEXEC != 0)?)
     }
 
+    /// Gives a program that begins its container's /dev/null as standard input, as engines do where nobody is attached. Without such a file it is an input at its end.
+    pub(crate) fn take_null_input(&mut self) {
+        let null = self.open_path(Fd(c::AT_FDCWD), b"/dev/null", c::O_RDWR, 0);
+        let file = null.unwrap_or_else(|_| Self::console_file(Console::In));
+        let file = self.node.files.insert(file);
+        // The table has nothing but 1 and 2.
+        let _zero = self.install(file, false);
+    }
+
     /// Opens what a path names; the caller gives the description a descriptor.
     fn open_path(&mut self, dirfd: Fd, path: &[u8], flags: u64, mode: u32) -> SysResult<File> {
         // "O_EXCL ... with O_CREAT: if pathname is a symbolic link, then open() fails regardless of where the symbolic
