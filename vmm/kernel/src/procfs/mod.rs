@@ -9,6 +9,7 @@ mod cgroup;
 mod config;
 mod counters;
 mod inode;
+mod interfaces;
 mod knobs;
 mod mem;
 pub(crate) use mem::Shows;
@@ -223,6 +224,7 @@ impl View<'_> {
         let path = std::str::from_utf8(&at.path).ok()?;
         match at.tree {
             Tree::Ns => Some(Entry::File { mode: 0o444 }),
+            Tree::Sys if interfaces::has(path) => interfaces::entry(self, path),
             Tree::Sys => table_entry(sys_table(path), path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
                 ("", _) => Some(Entry::Dir { mode: 0o555 }),
@@ -248,6 +250,7 @@ impl View<'_> {
         let Ok(path) = std::str::from_utf8(&at.path) else { return Vec::new() };
         let names = match at.tree {
             Tree::Ns => Vec::new(),
+            Tree::Sys if interfaces::has(path) => interfaces::names(self, path),
             Tree::Sys => table_names(sys_table(path), path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
                 ("", _) => {
@@ -289,6 +292,7 @@ impl View<'_> {
         let path = std::str::from_utf8(&at.path).map_err(|_| Errno::ENOENT)?;
         match at.tree {
             Tree::Ns => Ok(Vec::new()),
+            Tree::Sys if interfaces::has(path) => interfaces::text(self, path),
             Tree::Sys => self.table_text(sys_table(path), path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
                 ("sys", rest) => match self.container().parameter(rest) {

@@ -43,6 +43,12 @@ fn everything_listed_can_be_looked_at() {
             assert!(view(&b).attr(at).is_some());
             match entry {
                 Entry::Dir { .. } => assert_eq!(view(&b).read(at), Err(Errno::EISDIR)),
+                // What loopback does not have.
+                Entry::File { .. }
+                    if [&b"class/net/lo/speed"[..], b"class/net/lo/duplex"].contains(&&at.path[..]) =>
+                {
+                    assert_eq!(view(&b).read(at), Err(Errno::EINVAL));
+                }
                 Entry::File { .. } => drop(view(&b).read(at).unwrap_or_else(|e| panic!("{at:?}: {e:?}"))),
                 Entry::Link(_) => drop(view(&b).readlink(at).unwrap()),
             }
@@ -551,4 +557,25 @@ fn root_without_its_rights_reads_nothing_of_root_with_them() {
     assert_eq!(look("io"), Ok(Err(Errno::EACCES)));
     assert_eq!(look("personality"), Ok(Err(Errno::EPERM)));
     assert!(look("stat").is_ok_and(|read| read.is_ok()));
+}
+
+/// The directory of interfaces has those that the network stack has, with their own addresses.
+#[test]
+fn sysfs_has_the_interfaces_of_the_stack() {
+    let b = Bench::new();
+    let at = |path: &str| Synth { tree: Tree::Sys, path: path.as_bytes().to_vec() };
+    let read = |path: &str| view(&b).read(&at(path)).map(|bytes| String::from_utf8(bytes).expect("text"));
+    let own = crate::inet::interfaces(view(&b).stack());
+    let listed: Vec<Vec<u8>> = view(&b).list(&at("class/net")).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(listed, own.iter().map(|one| one.name.clone().into_bytes()).collect::<Vec<_>>());
+    for interface in &own {
+        let of = |file: &str| read(&format!("class/net/{}/{file}", interface.name));
+        let address = interface.hardware().map(|byte| format!("{byte:02x}")).join(":");
+        assert_eq!(of("address"), Ok(format!("{address}\n")));
+        assert_eq!(of("ifindex"), Ok(format!("{}\n", interface.index)));
+        assert_eq!(of("statistics/rx_bytes"), Ok("0\n".to_owned()));
+        assert_eq!(of("speed").is_err(), interface.is_loopback());
+        assert_eq!(of("nothing"), Err(Errno::ENOENT));
+    }
+    assert_eq!(read("class/net/eth9/address"), Err(Errno::ENOENT));
 }
