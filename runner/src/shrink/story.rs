@@ -76,7 +76,7 @@ fn times(windows: &[Window], outcome: &Outcome) -> String {
         let (before, behind) =
             (if open.0 { " or earlier" } else { "" }, if open.1 { " or later" } else { "" });
         let _ = match from == to {
-            true => writeln!(out, "  {from} only: {what}"),
+            true => writeln!(out, "  {from}, at no other time that was tried: {what}"),
             false => writeln!(out, "  {from}{before} to {to}{behind}: {what}"),
         };
     }

@@ -405,7 +405,7 @@ impl Node {
             self.actions_of_mut(pid)[signo as usize - 1].handler = c::SIG_DFL;
             self.task_mut(tid).sigmask &= !bit(signo);
         }
-        // "Don't clear SIGNAL_UNKILLABLE for traced tasks, users won't expect debugging to leave init killable" (force_sig_info_to_task): for all others it is cleared.
+        // A fault of its own ends the first process as any other: SIGNAL_UNKILLABLE is cleared here for a task that nobody traces (force_sig_info_to_task).
         if self.action(pid, signo).handler == c::SIG_DFL {
             self.process_mut(pid).unkillable = false;
         }
@@ -456,7 +456,7 @@ impl Node {
             };
             let signo = info.signo as u32;
             if self.is_spared(pid, signo) && !is_kernel_only(signo) {
-                // "Global init gets no signals it doesn't want. Container-init gets no signals it doesn't want from same container" (get_signal).
+                // One that was blocked when it was sent is dropped here (get_signal of Linux).
                 outside.tell(self, (pid, tid), &Told::Signal { signo, disposition: Disposition::Ignored });
                 continue;
             }
