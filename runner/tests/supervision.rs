@@ -282,7 +282,7 @@ fn standard_streams_are_those_of_a_container() {
         print(sorted(watch.poll(1)), watch.poll(1))\n\
         try: watch.register(0)\n\
         except OSError as error: print(error.strerror, flush=True)\n\
-        import time; time.sleep(1000)\n";
+        import signal; signal.pause()\n";
     let compose = "services:\n\x20 streams:\n\x20   x-bloodhound: {rootfs: host}\n\x20   command: [python3, /app/streams.py]\n\
         \x20   volumes: ['./streams.py:/app/streams.py']\n";
     let files = [
