@@ -148,6 +148,11 @@ impl Interface {
         }
     }
 
+    /// The longest packet that it sends, bytes.
+    pub fn mtu(&self) -> u32 {
+        if self.is_loopback() { 65536 } else { 1500 }
+    }
+
     /// Whether it is the loopback interface.
     pub fn is_loopback(&self) -> bool {
         self.index == 1

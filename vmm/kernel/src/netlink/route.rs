@@ -169,7 +169,7 @@ pub(super) fn named(request: &Request<'_>, port: u32, flags: u16, family: u8, i:
 
 /// IFLA_MTU and IFLA_OPERSTATE (IF_OPER_UNKNOWN, IF_OPER_UP) of an interface.
 pub(super) fn mtu_and_state(i: &Interface) -> (u32, u8) {
-    if i.is_loopback() { (65536, 0) } else { (1500, 6) }
+    (i.mtu(), if i.is_loopback() { 0 } else { 6 })
 }
 
 fn link(request: &Request<'_>, port: u32, flags: u16, i: &Interface) -> Message {

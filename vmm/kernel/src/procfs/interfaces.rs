@@ -127,7 +127,7 @@ fn attribute(interface: &Interface, name: &str) -> Result<String, Errno> {
         "flags" => by_kind("0x9", "0x1003"),
         "ifalias" => String::new(),
         "ifindex" | "iflink" => interface.index.to_string(),
-        "mtu" => by_kind("65536", "1500"),
+        "mtu" => interface.mtu().to_string(),
         "operstate" => by_kind("unknown", "up"),
         "tx_queue_len" => "1000".to_owned(),
         // ARPHRD_LOOPBACK, ARPHRD_ETHER.

@@ -210,7 +210,7 @@ impl Ctx<'_> {
                 put(&mut out, &flags.to_le_bytes());
             }
             c::SIOCGIFMTU => {
-                let mtu: i32 = if interface.is_loopback() { 65536 } else { 1500 };
+                let mtu = interface.mtu() as i32;
                 put(&mut out, &mtu.to_le_bytes());
             }
             c::SIOCGIFINDEX => put(&mut out, &interface.index.to_le_bytes()),
