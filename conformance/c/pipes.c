@@ -83,6 +83,36 @@ static void broken(void)
 	close(fds[1]);
 }
 
+static volatile int told;
+
+static void tell(int signal)
+{
+	(void)signal;
+	told++;
+}
+
+/* The last reader goes while a write waits for room: it tells what it has written, and the signal comes all the same. */
+static void broken_amid(void)
+{
+	int fds[2], status;
+	REQUIRE(pipe(fds) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(fds[1]);
+		usleep(100000);
+		_exit(0);
+	}
+	close(fds[0]);
+	signal(SIGPIPE, tell);
+	CHECK_EQ(write(fds[1], block, sizeof block), 65536);
+	CHECK_EQ(told, 1);
+	CHECK_ERRNO(write(fds[1], block, 1), EPIPE);
+	CHECK_EQ(told, 2);
+	signal(SIGPIPE, SIG_DFL);
+	waitpid(pid, &status, 0);
+	close(fds[1]);
+}
+
 static void capacity(void)
 {
 	int fds[2];
@@ -296,6 +326,7 @@ int main(void)
 {
 	basics();
 	broken();
+	broken_amid();
 	capacity();
 	blocking();
 	atomicity();

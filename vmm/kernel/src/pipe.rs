@@ -330,11 +330,9 @@ impl Ctx<'_> {
             return Ok(0);
         }
         if !self.node.pipes[pipe].has_readers() {
-            if done > 0 {
-                return Ok(done);
-            }
+            // The signal comes also when the last reader goes in the middle of a write, which then tells what it has written (the kernel's pipe_write).
             self.raise_sigpipe();
-            return Err(Errno::EPIPE.into());
+            return if done > 0 { Ok(done) } else { Err(Errno::EPIPE.into()) };
         }
         let (done, bad) = self.fill_slots(pipe, from, done, packet);
         if done > begun {
