@@ -597,6 +597,36 @@ static void threads(void)
 	set(SIGUSR1, SIG_DFL, 0);
 }
 
+static void *send_term(void *unused)
+{
+	(void)unused;
+	usleep(20000);
+	kill(getpid(), SIGTERM);
+	/* By now it has gone back to user mode with the signal sent and, on one processor, not taken yet. */
+	usleep(20000);
+	return NULL;
+}
+
+/* The main thread alone blocks a signal and waits for it: it takes it, though it would end the process elsewhere, where it is not blocked. */
+static void waited_for_by_one(void)
+{
+	sigset_t term = just(SIGTERM);
+	pid_t pid = fork();
+	if (pid == 0) {
+		pthread_t thread;
+		siginfo_t info;
+		if (pthread_create(&thread, NULL, send_term, NULL) != 0)
+			_exit(2);
+		sigprocmask(SIG_BLOCK, &term, NULL);
+		int signal = sigwaitinfo(&term, &info);
+		pthread_join(thread, NULL);
+		_exit(signal == SIGTERM && info.si_pid == getpid() ? 0 : 1);
+	}
+	int status;
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
 int main(void)
 {
 	actions();
@@ -609,5 +639,6 @@ int main(void)
 	timers();
 	children();
 	threads();
+	waited_for_by_one();
 	return tap_done();
 }

@@ -337,11 +337,15 @@ impl Node {
         }
     }
 
+    /// Whether a task waits for a signal in rt_sigtimedwait, or was woken there and has not run since: the kernel unblocks the signals for as long (do_sigtimedwait).
     fn waits_for(&self, tid: Tid, signo: u32) -> bool {
-        match &self.task(tid).state {
-            TaskState::Blocked(blocked) => self.waits_for_any(blocked) & bit(signo) != 0,
-            _ => false,
-        }
+        let task = self.task(tid);
+        let blocked = match (&task.state, &task.woken) {
+            (TaskState::Blocked(blocked), _) => blocked,
+            (TaskState::Runnable, Some(woken)) => &woken.blocked,
+            _ => return false,
+        };
+        self.waits_for_any(blocked) & bit(signo) != 0
     }
 
     /// Wakes a sleeping task if it has a signal to take. The signal does not end the call by itself: as in Linux, where every

@@ -158,16 +158,15 @@ impl Node {
         task.pending.mask() | shared & !self.left_to_others(process, tid)
     }
 
-    /// The pending signals of the process for which another thread was woken that does not block them: "If more than one of the threads
+    /// The pending signals of the process for which another thread was woken that does not block them, or waits for them: "If more than one of the threads
     /// has the signal unblocked, then the kernel chooses an arbitrary thread to which to deliver the signal" (signal(7)), and
     /// the others do not look for it (TIF_SIGPENDING is of one thread).
     fn left_to_others(&self, process: &Process, tid: Tid) -> u64 {
         let takes = |signo: u32, taker: Tid| {
             let task = self.tasks.get(&taker).filter(|task| task.pid == process.pid);
             taker != tid
-                && task.is_some_and(|t| {
-                    t.sigmask & bit(signo) == 0 && !matches!(t.state, TaskState::Stopped | TaskState::Dead)
-                })
+                && task.is_some_and(|t| !matches!(t.state, TaskState::Stopped | TaskState::Dead))
+                && self.would_take(taker, signo)
         };
         let pending = process.pending.mask();
         let left = process
