@@ -589,6 +589,50 @@ __attribute__((noinline)) static int deep(int n)
 	return n == 0 ? frame[0] : deep(n - 1) + (frame[0] != (char)n);
 }
 
+/* Whether a line of maps begins at an address, and has this offset and name. */
+static int is_shown(const void *at, unsigned long offset, const char *name)
+{
+	char line[512], path[256];
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int found = 0;
+	while (maps && fgets(line, sizeof line, maps)) {
+		unsigned long start, shown;
+		path[0] = 0;
+		if (sscanf(line, "%lx-%*x %*s %lx %*s %*s %255s", &start, &shown, path) >= 2 && start == (unsigned long)at)
+			found = shown == offset && !strcmp(path, name);
+	}
+	fclose(maps);
+	return found;
+}
+
+/* A private mapping of /dev/zero is anonymous memory that keeps its file. */
+static void private_zero(void)
+{
+	int fd = open("/dev/zero", O_RDWR);
+	REQUIRE(fd >= 0);
+	char *p = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 2 * PAGE);
+	REQUIRE(p != MAP_FAILED);
+	close(fd);
+	p[PAGE] = 'x';
+	CHECK(is_shown(p, 2 * PAGE, "/dev/zero"));
+	CHECK_ERRNO(madvise(p, PAGE, MADV_REMOVE), EACCES);
+	CHECK_ERRNO(madvise(p, PAGE, MADV_WIPEONFORK), EINVAL);
+	CHECK_OK(madvise(p, PAGE, MADV_FREE));
+	CHECK_OK(munmap(p, PAGE));
+	CHECK(is_shown(p + PAGE, 3 * PAGE, "/dev/zero"));
+	char *moved = mremap(p + PAGE, 3 * PAGE, 8 * PAGE, MREMAP_MAYMOVE);
+	REQUIRE(moved != MAP_FAILED);
+	CHECK(is_shown(moved, 3 * PAGE, "/dev/zero"));
+	CHECK(moved[0] == 'x' && moved[5 * PAGE] == 0);
+	/* Anonymous memory beside it is another mapping. */
+	char *beside = mmap(moved + 8 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (beside != MAP_FAILED) {
+		CHECK_ERRNO(madvise(beside, PAGE, MADV_REMOVE), EINVAL);
+		munmap(beside, PAGE);
+	}
+	munmap(moved, 8 * PAGE);
+}
+
 int main(void)
 {
 	static char alternate[65536];
@@ -607,6 +651,7 @@ int main(void)
 	advising();
 	removing();
 	turning();
+	private_zero();
 	breaks();
 	memory_files();
 	seals();

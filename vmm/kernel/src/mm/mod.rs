@@ -112,6 +112,17 @@ pub struct Marks {
     pub accounted: bool,
     /// madvise(2).
     pub read_ahead: ReadAhead,
+    /// It is a private mapping of /dev/zero: anonymous memory that keeps its file (mmap_zero), by which it is shown and apart from other mappings.
+    pub zero: Option<ZeroFile>,
+}
+
+/// The /dev/zero of a private mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZeroFile {
+    /// Its node in the file system.
+    pub ino: Ino,
+    /// The address at which offset 0 would lie: parts of one mapping have it in common.
+    pub first: u64,
 }
 
 /// A mapped range of addresses with one protection.

@@ -4,7 +4,7 @@
 //! mapped is no part of a run (design rule 2): what is mapped of a file that may be accessed counts as resident.
 
 use bloodhound_abi::consts as c;
-use bloodhound_vfs::Dev;
+use bloodhound_vfs::{Dev, Ino};
 
 use super::View;
 use crate::mm::{Backing, Lock, Mm, OnFork, PAGE, ReadAhead, Vma};
@@ -47,13 +47,15 @@ pub(super) fn sizes(view: &View<'_>, process: &Process) -> (u64, u64) {
 /// One line of maps: "address perms offset dev inode pathname".
 fn line(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
     let flag = |bit, letter| if vma.prot & bit != 0 { letter } else { '-' };
-    let (offset, dev, ino) = match vma.backing {
-        Backing::File { ino, offset } => {
-            (offset, view.node.vfs.stat_ino(ino).map(|s| s.dev).unwrap_or_default(), ino.0)
-        }
+    let of_file = |ino: Ino, offset| {
+        (offset, view.node.vfs.stat_ino(ino).map(|s| s.dev).unwrap_or_default(), ino.0)
+    };
+    let (offset, dev, ino) = match (&vma.backing, vma.marks.zero) {
+        (Backing::File { ino, offset }, _) => of_file(*ino, *offset),
         // Shared memory is a file of a hidden tmpfs in Linux.
-        Backing::Shm { id, offset } => (offset, Dev { major: 0, minor: 1 }, u64::from(id.0)),
-        Backing::Anon | Backing::Special(_) => (0, Dev::default(), 0),
+        (Backing::Shm { id, offset }, _) => (*offset, Dev { major: 0, minor: 1 }, u64::from(id.0)),
+        (Backing::Anon, Some(zero)) => of_file(zero.ino, vma.start.wrapping_sub(zero.first)),
+        (Backing::Anon | Backing::Special(_), _) => (0, Dev::default(), 0),
     };
     let mut out = format!(
         "{:08x}-{:08x} {}{}{}{} {offset:08x} {:02x}:{:02x} {ino} ",
@@ -78,12 +80,13 @@ fn line(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
 
 fn name(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
     let node = view.node;
+    // "newline in a pathname is replaced by an octal escape \012" (proc(5)).
+    let path = |ino: Ino| view.path_of(ino).split(|b| *b == b'\n').collect::<Vec<_>>().join(&b"\\012"[..]);
+    if let Some(zero) = vma.marks.zero {
+        return path(zero.ino);
+    }
     match &vma.backing {
-        Backing::File { ino, .. } => {
-            let path = view.path_of(*ino);
-            // "newline in a pathname is replaced by an octal escape \012" (proc(5)).
-            path.split(|b| *b == b'\n').collect::<Vec<_>>().join(&b"\\012"[..])
-        }
+        Backing::File { ino, .. } => path(*ino),
         Backing::Shm { id, .. } => match node.shm.get(*id).and_then(|s| s.segment) {
             Some((ns, id)) => {
                 let segment = node.sysv.get(ns).and_then(|of| of.segments.get(id));

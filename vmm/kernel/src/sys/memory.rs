@@ -1,10 +1,13 @@
-//! mmap(2), munmap(2), mprotect(2), brk(2), madvise(2), msync(2); beside it mremap(2) and mlock(2).
+//! mmap(2), munmap(2), mprotect(2), brk(2), msync(2); beside it madvise(2), mremap(2) and mlock(2).
 
+mod advice;
 mod backing;
 mod limits;
 mod lock;
 mod remap;
 
+pub use advice::madvise;
+pub(super) use advice::{MADV_COLLAPSE, hint};
 pub use lock::{mlock, mlock2, mlockall, munlock, munlockall};
 pub use remap::mremap;
 
@@ -14,16 +17,11 @@ use bloodhound_abi::consts as c;
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
-use crate::mm::{Backing, Lock, MMAP_MIN, Marks, OnFork, PAGE, ReadAhead, TASK_SIZE, Vma, page_up};
+use crate::mm::{Backing, Lock, MMAP_MIN, Marks, OnFork, PAGE, TASK_SIZE, Vma, ZeroFile, page_up};
 use crate::node::Shm;
 use crate::task::READ_IMPLIES_EXEC;
 use crate::wait::SysResult;
 
-/// madvise(2), linux/mman.h.
-const MADV_WIPEONFORK: u64 = 18;
-const MADV_KEEPONFORK: u64 = 19;
-const MADV_DONTNEED_LOCKED: u64 = 24;
-pub(super) const MADV_COLLAPSE: u64 = 25;
 /// linux/mman.h.
 const MAP_32BIT: u64 = 0x40;
 const MAP_UNINITIALIZED: u64 = 0x400_0000;
@@ -109,7 +107,9 @@ pub fn mmap(
     let lock = if flags & c::MAP_LOCKED != 0 && future == Lock::No { Lock::Now } else { future };
     let no_reserve = flags & c::MAP_NORESERVE != 0;
     let accounted = Vma::accounts(prot, shared, no_reserve);
-    let marks = Marks { grows, lock, no_reserve, accounted, ..Marks::default() };
+    let zero = file.filter(|_| backing == Backing::Anon).and_then(|id| k.node.files[id].ino());
+    let zero = zero.map(|ino| ZeroFile { ino, first: start.wrapping_sub(offset) });
+    let marks = Marks { grows, lock, no_reserve, accounted, zero, ..Marks::default() };
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write, marks };
     let (mm, fixed) = (k.process().mm, flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0);
     let allowed = if k.lock_would_exceed(&vma) { Err(Errno::EAGAIN) } else { Ok(()) };
@@ -405,137 +405,6 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
         k.populate(old_end, new_end);
     }
     Ok(wanted)
-}
-
-fn read_ahead(advice: u32) -> ReadAhead {
-    match u64::from(advice) {
-        c::MADV_RANDOM => ReadAhead::Random,
-        c::MADV_SEQUENTIAL => ReadAhead::Sequential,
-        _ => ReadAhead::Normal,
-    }
-}
-
-/// What madvise(2) knows (madvise_behavior_valid of Linux 6.1 without CONFIG_KSM and CONFIG_MEMORY_FAILURE).
-fn is_advice(advice: u64) -> bool {
-    matches!(advice, 0..=4 | 8..=11 | 14..=25)
-}
-
-/// A hint about the memory of any process, which does nothing (process_madvise(2)). Errors of madvise(2).
-pub(super) fn hint(k: &Ctx<'_>, mm: MmId, (addr, len): (u64, u64), advice: u64) -> Result<(), Errno> {
-    // Nobody collapses pages to huge ones, as without CONFIG_TRANSPARENT_HUGEPAGE.
-    if advice == MADV_COLLAPSE {
-        return Err(Errno::EINVAL);
-    }
-    let (start, end) = range(addr, len)?;
-    may_advise(k, mm, (start, end), advice)?;
-    if start == end || k.node.mms[mm].covered(start, end) { Ok(()) } else { Err(Errno::ENOMEM) }
-}
-
-/// Whether what is mapped in a range may be advised so.
-fn may_advise(k: &Ctx<'_>, mm: MmId, (start, end): (u64, u64), advice: u64) -> Result<(), Errno> {
-    let mm = &k.node.mms[mm];
-    // "EINVAL advice is MADV_DONTNEED or MADV_REMOVE and the specified address range includes locked [...] pages."
-    let unlocked = [c::MADV_DONTNEED, c::MADV_FREE, c::MADV_REMOVE, c::MADV_COLD, c::MADV_PAGEOUT];
-    let locked = |v: &Vma| v.marks.lock != Lock::No;
-    if unlocked.contains(&advice) && mm.slices(start, end).iter().any(locked) {
-        return Err(Errno::EINVAL);
-    }
-    // "The MADV_FREE operation can be applied only to private anonymous pages".
-    let plain = |v: &Vma| matches!(v.backing, Backing::Anon) && !v.shared;
-    if advice == c::MADV_FREE && !mm.slices(start, end).iter().all(plain) {
-        return Err(Errno::EINVAL);
-    }
-    // "EAGAIN A kernel resource was temporarily unavailable" (madvise(2)): here no more mappings.
-    let marks = [c::MADV_NORMAL, c::MADV_RANDOM, c::MADV_SEQUENTIAL, c::MADV_DONTFORK, c::MADV_DOFORK];
-    if marks.contains(&advice) && k.may_split(start, end, |_| true).is_err() {
-        return Err(Errno::EAGAIN);
-    }
-    Ok(())
-}
-
-/// madvise(2). EINVAL for unknown advice, ENOMEM where nothing is mapped.
-pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
-    let (start, end) = range(addr.0, len)?;
-    let mm = k.process().mm;
-    let covered = start == end || k.node.mms[mm].covered(start, end);
-    // do_madvise: what is no advice is EINVAL, and then nothing is asked of an empty range.
-    if start == end && is_advice(u64::from(advice)) {
-        return Ok(0);
-    }
-    may_advise(k, mm, (start, end), u64::from(advice))?;
-    match u64::from(advice) {
-        c::MADV_DONTNEED | MADV_DONTNEED_LOCKED | c::MADV_FREE => {
-            // MADV_FREE lets the kernel free "when memory pressure occurs"; freeing at once is one of its outcomes.
-            let m = &mut k.node.mms[mm];
-            for vma in m.slices(start, end) {
-                if !vma.shared {
-                    m.pages.remove_range(vma.start / PAGE, vma.end / PAGE);
-                    m.invalidate(vma.start, vma.end - vma.start);
-                }
-            }
-            k.node.settle(mm);
-        }
-        c::MADV_REMOVE => {
-            for vma in k.node.mms[mm].slices(start, end) {
-                // "EACCES": madvise_remove of Linux asks for VM_SHARED and VM_WRITE, after it has asked for a file.
-                let may_free = vma.shared && vma.prot & c::PROT_WRITE != 0;
-                match vma.backing {
-                    // "EINVAL": it is no "shared, writable, file-backed mapping".
-                    Backing::Anon | Backing::Special(_) => return err(Errno::EINVAL),
-                    _ if !may_free => return err(Errno::EACCES),
-                    Backing::File { ino, offset } => {
-                        k.punch_hole(ino, (offset, offset + vma.end - vma.start))?;
-                    }
-                    Backing::Shm { id, offset } => {
-                        let (first, last) = (offset / PAGE, (offset + vma.end - vma.start) / PAGE);
-                        let shm = &mut k.node.shm[id];
-                        let before = shm.pages.len();
-                        shm.pages.retain(|p, _| *p < first || *p >= last);
-                        let (gone, container) = (before - shm.pages.len(), shm.container);
-                        k.node.memory.shared_shrinks(container, gone as u64);
-                        k.node.invalidate_shm(id, offset, vma.end - vma.start);
-                    }
-                }
-            }
-        }
-        c::MADV_DONTFORK | c::MADV_DOFORK => {
-            let on_fork = if u64::from(advice) == c::MADV_DONTFORK { OnFork::Omit } else { OnFork::Copy };
-            k.node
-                .with_recount(k.pid, mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
-        }
-        c::MADV_NORMAL | c::MADV_RANDOM | c::MADV_SEQUENTIAL => {
-            let read_ahead = read_ahead(advice);
-            k.node.with_recount(k.pid, mm, &[(start, end)], |m| {
-                m.change(start, end, |v| v.marks.read_ahead = read_ahead);
-            });
-        }
-        MADV_WIPEONFORK | MADV_KEEPONFORK => {
-            let wipe = u64::from(advice) == MADV_WIPEONFORK;
-            // "EINVAL advice is MADV_WIPEONFORK but the specified address range includes file, Huge TLB, MAP_SHARED, or
-            // VM_PFNMAP ranges."
-            let plain = |v: &Vma| v.backing == Backing::Anon && !v.shared;
-            if wipe && !k.node.mms[mm].slices(start, end).iter().all(plain) {
-                return err(Errno::EINVAL);
-            }
-            let on_fork = if wipe { OnFork::Wipe } else { OnFork::Copy };
-            k.node
-                .with_recount(k.pid, mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
-        }
-        c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE => {
-            k.prefault((start, end), u64::from(advice) == c::MADV_POPULATE_WRITE)?;
-        }
-        c::MADV_WILLNEED
-        | c::MADV_HUGEPAGE
-        | c::MADV_NOHUGEPAGE
-        | c::MADV_DONTDUMP
-        | c::MADV_DODUMP
-        | c::MADV_COLD
-        | c::MADV_PAGEOUT => {}
-        // MADV_COLLAPSE and MADV_MERGEABLE as well: there are no huge pages, and nobody looks for equal ones.
-        _ => return err(Errno::EINVAL),
-    }
-    // "ENOMEM Addresses in the specified range are not currently mapped" - after acting on the mapped part.
-    if covered { Ok(0) } else { err(Errno::ENOMEM) }
 }
 
 /// msync(2). ENOMEM where nothing is mapped, after all else was synchronised.

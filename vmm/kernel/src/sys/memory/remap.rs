@@ -188,7 +188,11 @@ fn move_vma(m: &mut crate::mm::Mm, vma: &Vma, keep: u64, to: u64, new_len: u64) 
     m.pages.move_range(from / PAGE, keep / PAGE, to / PAGE);
     // The pages have left: removing the old range must not drop them.
     m.remove(from, vma.end);
-    m.insert(Vma { start: to, end: to + new_len, ..vma.clone() });
+    let mut moved = Vma { start: to, end: to + new_len, ..vma.clone() };
+    if let Some(zero) = &mut moved.marks.zero {
+        zero.first = zero.first.wrapping_add(to.wrapping_sub(from));
+    }
+    m.insert(moved);
     m.invalidate(to, new_len);
 }
 
