@@ -140,6 +140,39 @@ static void setting_up(void)
 	close(fd);
 }
 
+/* The address of a port of loopback that nobody has. */
+static struct sockaddr_in free_port(void)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t length = sizeof address;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	REQUIRE(bind(fd, (struct sockaddr *)&address, sizeof address) == 0);
+	REQUIRE(getsockname(fd, (struct sockaddr *)&address, &length) == 0);
+	close(fd);
+	return address;
+}
+
+/* A connection that was refused gives back a port that nobody chose, and the socket may be bound then; a chosen one it keeps. */
+static void refused_then_bound(void)
+{
+	for (int chosen = 0; chosen < 2; chosen++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		struct sockaddr_in own = free_port(), other = free_port();
+		if (own.sin_port == other.sin_port)
+			other.sin_port = htons(ntohs(own.sin_port) ^ 1);
+		if (!chosen)
+			own.sin_port = 0;
+		CHECK_OK(bind(fd, (struct sockaddr *)&own, sizeof own));
+		CHECK_ERRNO(connect(fd, (struct sockaddr *)&other, sizeof other), EINPROGRESS);
+		wait_for(fd, POLLOUT);
+		own.sin_port = 0;
+		int error = bind(fd, (struct sockaddr *)&own, sizeof own) == 0 ? 0 : errno;
+		CHECK_EQ(error, chosen ? EINVAL : 0);
+		CHECK_EQ(option(fd, SOL_SOCKET, SO_ERROR), ECONNREFUSED);
+		close(fd);
+	}
+}
+
 static void connecting(void)
 {
 	int port, l = listener(&port), a = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -638,6 +671,7 @@ int main(void)
 {
 	setting_up();
 	packet_and_neighbours();
+	refused_then_bound();
 	connecting();
 	transfer();
 	endings();

@@ -160,8 +160,7 @@ const RULES: &[Rule] = &[
         let copies = d.ops.iter().any(|op| op.split(' ').nth(2).is_some_and(|call| call.starts_with("dup")));
         slot.starts_with('$') && (d.answered().any(begun) || copies && d.answered().any(begun_by_another))
     }),
-    // Any: a private mapping of /dev/zero is anonymous memory, which has no offset to show, as is, on Linux only, a shared one by a
-    // descriptor for reading.
+    // Any: a shared mapping of /dev/zero by a descriptor for reading is, on Linux only, anonymous memory.
     ((0, 0), |d| d.is(&[".maps", ".peek"]) && d.ops.iter().any(|op| op.contains("//dev/zero"))),
     // Any: who sleeps in accept(2) or in the open(2) of a FIFO has a descriptor already, which other threads see by what numbers they
     // get; here it is chosen when the call ends.
@@ -203,6 +202,13 @@ const RULES: &[Rule] = &[
     }),
     // Any: TCP sockets can be mapped for the zero-copy receive that docs/syscalls.md says is refused.
     ((0, 0), |d| d.is(&["mmap"]) && d.simulated == "-19"),
+    // Any: how large a directory is depends on its file system, and so whether a range of a lock that counts from its end begins before its
+    // beginning. A regular file has the same size, and says the same.
+    ((0, 0), |d| {
+        let from_end = d.ops.last().is_some_and(|op| op.contains(" 2:2 4:0 8:"));
+        let answers = [d.native, d.simulated];
+        d.is(&["fcntl"]) && from_end && (answers == ["-22", "-9"] || answers == ["-9", "-22"])
+    }),
 ];
 
 /// Whether it is root who fuzzes.
@@ -328,6 +334,19 @@ mod tests {
         assert!(!explain(&differing(&ops, &tree(25, "61*25.")), (6, 1)));
         let to_another = [ops[0], "0 . sendfile $5 $4 [ 8:0 ]? 25"];
         assert!(!explain(&differing(&to_another, &tree(26, "616100*14.")), (6, 1)));
+    }
+
+    #[test]
+    fn a_lock_from_the_end_of_a_directory_is_explained() {
+        let ops = ["0 1 openat -100 \"..\" 0 0", "0 . fcntl $1 37 [ 2:1 2:2 4:0 8:0 8:-4096 4:0 4:0 ]?lock"];
+        let lock = |result: i32| format!("1 0 fcntl = {result} [01000200 start 0 length -4096 pid 0]");
+        let of = |ops: &[&str], here: i32| {
+            difference(ops, &["0 0 openat = 3", &lock(-22)], &["0 0 openat = 3", &lock(here)])
+        };
+        assert!(explain(&of(&ops, -9), (6, 1)));
+        assert!(!explain(&of(&ops, 0), (6, 1)));
+        let from_start = [ops[0], "0 . fcntl $1 37 [ 2:1 2:0 4:0 8:0 8:-4096 4:0 4:0 ]?lock"];
+        assert!(!explain(&of(&from_start, -9), (6, 1)));
     }
 
     #[test]

@@ -47,9 +47,8 @@ pub(super) fn sizes(view: &View<'_>, process: &Process) -> (u64, u64) {
 /// One line of maps: "address perms offset dev inode pathname".
 fn line(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
     let flag = |bit, letter| if vma.prot & bit != 0 { letter } else { '-' };
-    let of_file = |ino: Ino, offset| {
-        (offset, view.node.vfs.stat_ino(ino).map(|s| s.dev).unwrap_or_default(), ino.0)
-    };
+    let of_file =
+        |ino: Ino, offset| (offset, view.node.vfs.stat_ino(ino).map(|s| s.dev).unwrap_or_default(), ino.0);
     let (offset, dev, ino) = match (&vma.backing, vma.marks.zero) {
         (Backing::File { ino, offset }, _) => of_file(*ino, *offset),
         // Shared memory is a file of a hidden tmpfs in Linux.

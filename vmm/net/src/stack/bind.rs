@@ -5,7 +5,8 @@ use crate::iface::canonical;
 use crate::naming::Opened;
 use crate::seq::hash_pair;
 use crate::socket::{Common, Kind, Listener};
-use crate::{Proto, SocketId};
+
+use crate::{Proto, SocketId, TcpState};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::SocketAddr;
 
@@ -24,7 +25,14 @@ impl Stack {
         if c.proto == Proto::Raw {
             return self.bind_raw(id, local);
         }
-        if c.holds_port || !matches!(self.get(id)?.kind, Kind::Idle | Kind::Udp(_)) {
+        // A connection that was refused or reset has given back a port that nobody chose, and may be bound (`tcp_done`, __inet_bind).
+        let socket = self.get(id)?;
+        let is_free = match socket.kind {
+            Kind::Idle | Kind::Udp(_) => true,
+            Kind::Conn(_) => socket.state() == TcpState::Close,
+            _ => false,
+        };
+        if c.holds_port || !is_free {
             return Err(Errno::EINVAL);
         }
         if !local.ip().is_unspecified() && !self.net.is_local(local.ip()) && !self.is_group(local.ip()) {
