@@ -8,7 +8,7 @@ use bloodhound_decisions::{Concern, Log};
 
 use super::case::{self, Element};
 use super::plain::SURPRISES;
-use super::search::Search;
+use super::search::{FEW, ROUND, Search};
 use crate::session::Failure;
 
 /// Most runs that are spent on other draws at a time, and how many draws are tried for each candidate.
@@ -18,16 +18,47 @@ const DRAWS: usize = 2;
 pub(super) const FEW_OPERATIONS: usize = 10;
 
 impl Search<'_> {
-    /// Leaves out single faults with other draws.
+    /// Leaves out halves, quarters and so on of the faults with other draws if there are many, and then single ones.
     pub(super) fn lucky_faults(&mut self) -> Result<(), Failure> {
         let (begun, most) = (self.runs, LUCK.min(self.left() / 4));
-        while let elements = case::faults(&self.ran)
+        let count = case::faults(&self.ran).len();
+        let mut size = if count > 2 * FEW { count / 2 } else { 1 };
+        while size > 0
+            && let elements = case::faults(&self.ran)
             && elements.len() > 1
-            && self.one_of(&elements, 1, begun + most)?
         {
-            self.faults(most)?;
+            match self.one_of(&elements, size, begun + most)? {
+                true => {
+                    self.faults(most)?;
+                    size = size.min(case::faults(&self.ran).len() / 2).max(1);
+                }
+                false => size /= 2,
+            }
         }
         Ok(())
+    }
+
+    /// Leaves out all operations but those that the violation is about with other draws, where more are left than a reader would like.
+    pub(super) fn lucky_concerned(&mut self) -> Result<(), Failure> {
+        let elements = case::operations_out(&self.ran);
+        let sets = self.of_violation();
+        if elements.len() <= FEW_OPERATIONS || sets.is_empty() || self.left() < 2 * ROUND as u32 {
+            return Ok(());
+        }
+        let log = self.ran.outcome.decisions.clone();
+        let anew = self.not_plain();
+        let mut others: Vec<Log> = Vec::new();
+        for kept in &sets {
+            let less = case::without(&log, &elements, kept);
+            for _ in 0..ROUND {
+                self.tries += 1;
+                others.push(case::drawn_anew(&self.ran, &less, &anew, self.tries));
+            }
+        }
+        match self.first_of(others)? {
+            Some(found) => self.look(found).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Leaves out halves, quarters and so on of the operations with other draws, where more are left than a reader would like.

@@ -1,143 +1,269 @@
-//! Leaving out operations of a run in which packets are lost or late.
+//! Leaving out operations of a run in which packets are lost or late, or single calls of programs fail.
 //!
-//! A packet's name is its place in its connection ([`Place`](bloodhound_decisions::Place)). An operation that is left out takes its bytes out of the connections between
-//! nodes, so that what later packets of these meet is met by other ones, at other times. Here each candidate is run twice: without anything that packets
-//! meet, to see which packets there are, and then with each mishap at the packet that is sent next to the time of the one that met it. What fails is the
-//! run that is made smaller from then on. Key type: [`Met`]. Neighbours: `search`, which leaves out without that; `luck`, which draws anew.
+//! A packet's name is its place in its connection ([`Place`](bloodhound_decisions::Place)), that of a call its number among the calls of its task that might have met the
+//! same fault. An operation that is left out takes its bytes out of the connections between nodes, and its calls out of the programs, so that what later packets and calls meet is
+//! met by other ones, at other times. Here each candidate is run twice: without anything that packets and calls
+//! meet, to see which of them there are, and then with each mishap at the one that comes next to the time of the one that met it. What fails is the
+//! run that is made smaller from then on. Key type: [`Met`]. Neighbours: `search`, which leaves out without that; `plain`, which leaves out what calls meet; `luck`, which draws anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use bloodhound_decisions::{Choice, Concern, Fate, Log, Made, Override, PacketKind, Part, Place, Site};
+use bloodhound_abi::time::MILLIS;
+use bloodhound_decisions::{
+    Choice, Concern, Fate, Lineage, Log, Made, Override, PacketKind, Part, Place, Site, Word,
+};
 
-use super::case::{self, Element};
+use super::case;
 use super::luck::FEW_OPERATIONS;
 use super::search::{Dimension, ROUND, Search};
 use crate::session::Failure;
 
 /// Most runs that are spent so.
 const MOST: u32 = 160;
+/// What is tried with all operations but those that the violation is about, and with parts of the operations.
+const OF_VIOLATION: [Reach; 3] = [Reach::Next, Reach::Around(5 * MILLIS), Reach::Around(50 * MILLIS)];
+const OF_PARTS: [Reach; 1] = [Reach::Next];
+/// The concerns of what calls meet.
+const OF_CALLS: [Concern; 2] = [Concern::Faults, Concern::Disk];
 
-/// A packet, by what its choices have in common.
+/// What may meet something, by what its choices have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Name {
+enum Name {
+    Packet(Packet),
+    Call(Call),
+}
+
+/// A packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Packet {
     src: SocketAddr,
     dst: SocketAddr,
     kind: PacketKind,
     place: Place,
 }
 
-impl Name {
-    /// The packet that a choice is about, and what of it is chosen.
-    fn of(site: &Site) -> Option<(Name, Fate)> {
-        let Site::Packet { src, dst, kind, life, port_use, offset, ack, transmission, fate } = *site else {
-            return None;
-        };
-        let place = Place { life, port_use, offset, ack, transmission };
-        Some((Name { src, dst, kind, place }, fate))
-    }
+/// A call of a program, as far as one kind of fault is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Call {
+    node: u32,
+    life: u32,
+    task: Lineage,
+    kind: Word,
+    nth: u64,
+    /// The fault is one of a disk.
+    of_disk: bool,
+}
 
-    fn choice(self, fate: Fate) -> Choice {
-        Choice { part: Part::Run, site: Site::packet(self.src, self.dst, self.kind, self.place, fate) }
-    }
+/// What of it is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Fate(Fate),
+    Part(Word),
+}
 
+impl Packet {
     /// The packet as it was sent first, or again so often.
-    fn sent_again(self, transmission: u32) -> Name {
-        Name { place: Place { transmission, ..self.place }, ..self }
-    }
-
-    /// How far a packet is from another one of the same kind between the same nodes: 0 on the same connection, 1 on one of which one port is the same. `None` for all others.
-    fn distance(self, of: Name) -> Option<u8> {
-        let same_nodes = (self.src.ip(), self.dst.ip(), self.kind) == (of.src.ip(), of.dst.ip(), of.kind);
-        let ends = u8::from(self.src.port() == of.src.port()) + u8::from(self.dst.port() == of.dst.port());
-        (same_nodes && ends > 0).then_some(2 - ends)
+    fn sent_again(self, transmission: u32) -> Packet {
+        Packet { place: Place { transmission, ..self.place }, ..self }
     }
 }
 
-/// What happened to one packet: not how long it took, if it was neither late nor overtaken.
+impl Name {
+    /// What a choice is about, and what of it is chosen.
+    fn of(site: &Site) -> Option<(Name, What)> {
+        match *site {
+            Site::Packet { src, dst, kind, life, port_use, offset, ack, transmission, fate } => {
+                let place = Place { life, port_use, offset, ack, transmission };
+                Some((Name::Packet(Packet { src, dst, kind, place }), What::Fate(fate)))
+            }
+            Site::DiskCall { node, life, task, kind, nth, part } => {
+                Some((Name::Call(Call { node, life, task, kind, nth, of_disk: true }), What::Part(part)))
+            }
+            Site::Call { node, life, task, kind, nth, part } => {
+                Some((Name::Call(Call { node, life, task, kind, nth, of_disk: false }), What::Part(part)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The choice of it, if it has such a one.
+    fn choice(self, what: What) -> Option<Choice> {
+        let site = match (self, what) {
+            (Name::Packet(Packet { src, dst, kind, place }), What::Fate(fate)) => {
+                Site::packet(src, dst, kind, place, fate)
+            }
+            (Name::Call(Call { node, life, task, kind, nth, of_disk: true }), What::Part(part)) => {
+                Site::DiskCall { node, life, task, kind, nth, part }
+            }
+            (Name::Call(Call { node, life, task, kind, nth, of_disk: false }), What::Part(part)) => {
+                Site::Call { node, life, task, kind, nth, part }
+            }
+            _ => return None,
+        };
+        Some(Choice { part: Part::Run, site })
+    }
+
+    /// How far it is from another one which may meet the same. Packets of the same kind between the same nodes: 0 on the same connection, 1 on one of which one port is the same.
+    /// Calls on the same node: 0 of the same task, 1 of another one. `None` for all others.
+    fn distance(self, of: Name) -> Option<u8> {
+        match (self, of) {
+            (Name::Packet(one), Name::Packet(other)) => {
+                let same_nodes =
+                    (one.src.ip(), one.dst.ip(), one.kind) == (other.src.ip(), other.dst.ip(), other.kind);
+                let ends = u8::from(one.src.port() == other.src.port())
+                    + u8::from(one.dst.port() == other.dst.port());
+                (same_nodes && ends > 0).then_some(2 - ends)
+            }
+            (Name::Call(one), Name::Call(other)) => {
+                let same_kind = (one.node, one.kind, one.of_disk) == (other.node, other.kind, other.of_disk);
+                same_kind.then(|| u8::from((one.life, one.task) != (other.life, other.task)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What happened to one packet or call.
 struct Mishap {
-    /// When the packet was sent, in ns.
+    /// When the packet was sent or the call was made, in ns.
     at: u64,
-    packet: Name,
-    choices: Vec<(Fate, Override)>,
+    name: Name,
+    choices: Vec<(What, Override)>,
+}
+
+/// Where a mishap is moved to, of packets between the same nodes and calls on the same node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// The one that comes next to its time.
+    Next,
+    /// All that come at most so long before or behind it, in ns: which one matters is not known, and most of them are left out again afterwards.
+    Around(u64),
 }
 
 /// The mishaps of a run, in the order of their times.
 struct Met(Vec<Mishap>);
 
-/// The choices about packets, of all that a run made.
-fn packets(made: &[Made]) -> impl Iterator<Item = (&Made, Name, Fate)> {
+/// The choices about packets and calls, of all that a run made.
+fn named(made: &[Made]) -> impl Iterator<Item = (&Made, Name, What)> {
     let of_run = made.iter().filter(|made| made.choice.part == Part::Run);
-    of_run.filter_map(|made| Name::of(&made.choice.site).map(|(name, fate)| (made, name, fate)))
+    of_run.filter_map(|made| Name::of(&made.choice.site).map(|(name, what)| (made, name, what)))
+}
+
+/// Whether a call met something.
+fn calls_met(made: &[Made]) -> bool {
+    named(made).any(|(made, name, _)| !made.plain && matches!(name, Name::Call(_)))
 }
 
 impl Met {
-    fn by(made: &[Made]) -> Met {
+    /// The mishaps of a run of this log: of calls if all that calls meet is named by it. How long packets took counts as well where that is named.
+    fn by(log: &Log, made: &[Made]) -> Met {
+        let (calls, jitter) = (are_named(log, &OF_CALLS), are_named(log, &[Concern::Network]));
         let mut met: Vec<Mishap> = Vec::new();
-        for (made, packet, fate) in packets(made) {
-            if made.plain || fate == Fate::Jitter {
+        for (made, name, what) in named(made) {
+            let wanted = match what {
+                What::Fate(Fate::Jitter) => jitter,
+                What::Fate(_) => true,
+                What::Part(_) => calls,
+            };
+            if made.plain || !wanted {
                 continue;
             }
-            let choice = (fate, Override { bound: made.bound, value: made.value });
-            match met.last_mut().filter(|last| last.packet == packet) {
+            let choice = (what, Override { bound: made.bound, value: made.value });
+            match met.last_mut().filter(|last| last.name == name) {
                 Some(last) => last.choices.push(choice),
-                None => met.push(Mishap { at: made.at, packet, choices: vec![choice] }),
+                None => met.push(Mishap { at: made.at, name, choices: vec![choice] }),
             }
         }
         Met(met)
     }
 
-    /// The log with all mishaps at packets of another run, each at the one whose time is next to that of its own. Those without such a packet are left out.
-    fn moved_to(&self, mut log: Log, made: &[Made]) -> Log {
+    /// The log with all mishaps at packets and calls of another run, at those that a reach names. Mishaps without such a one are left out.
+    fn moved_to(&self, mut log: Log, made: &[Made], reach: Reach) -> Log {
         // A packet may meet only what is asked of it: not after the faults, for example.
-        let mut sent: BTreeMap<(Fate, Name), u64> = BTreeMap::new();
-        for (made, name, fate) in packets(made) {
-            sent.entry((fate, name)).or_insert(made.at);
+        let mut asked: BTreeMap<(What, Name), u64> = BTreeMap::new();
+        for (made, name, what) in named(made) {
+            asked.entry((what, name)).or_insert(made.at);
         }
-        let (mut taken, mut moved) = (BTreeSet::new(), BTreeMap::<Name, Name>::new());
-        for Mishap { at, packet, choices } in &self.0 {
+        let (mut taken, mut moved) = (BTreeSet::new(), BTreeMap::<Packet, BTreeSet<Packet>>::new());
+        for Mishap { at, name, choices } in &self.0 {
+            let Some((first, _)) = choices.first() else { continue };
+            let free = asked.iter().filter(|((what, other), _)| what == first && !taken.contains(other));
+            let near = free
+                .filter_map(|((_, other), time)| Some((time.abs_diff(*at), other.distance(*name)?, *other)));
             // What is sent again is sent only because of what became of it when it was sent first.
-            let transmission = packet.place.transmission;
-            let first = moved.get(&packet.sent_again(0)).filter(|_| transmission > 0);
-            let again = first.map(|to| to.sent_again(transmission));
-            let nearest = || {
-                let (first, _) = choices.first()?;
-                let asked = sent.iter().filter(|((fate, other), _)| fate == first && !taken.contains(other));
-                let near = asked.filter_map(|((_, other), time)| {
-                    Some((time.abs_diff(*at), other.distance(*packet)?, *other))
-                });
-                near.min().map(|(.., other)| other)
+            let again = match name {
+                Name::Packet(packet) if packet.place.transmission > 0 => {
+                    moved.get(&packet.sent_again(0)).map(|to| (packet.place.transmission, to))
+                }
+                _ => None,
             };
-            let Some(to) = again.or_else(nearest) else { continue };
-            taken.insert(to);
-            moved.entry(packet.sent_again(0)).or_insert(to);
-            log.overrides.extend(choices.iter().map(|(fate, value)| (to.choice(*fate), *value)));
+            let places: Vec<Name> = match (again, reach) {
+                (Some((transmission, to)), _) => {
+                    to.iter().map(|to| Name::Packet(to.sent_again(transmission))).collect()
+                }
+                (None, Reach::Next) => near.min().map(|(.., other)| other).into_iter().collect(),
+                (None, Reach::Around(ns)) => {
+                    near.filter(|(far, ..)| *far <= ns).map(|(.., other)| other).collect()
+                }
+            };
+            for to in places {
+                taken.insert(to);
+                if let (Name::Packet(packet), Name::Packet(to)) = (name, to) {
+                    moved.entry(packet.sent_again(0)).or_default().insert(to.sent_again(0));
+                }
+                let choices = choices.iter().filter_map(|(what, value)| Some((to.choice(*what)?, *value)));
+                log.overrides.extend(choices);
+            }
         }
         log
     }
 }
 
-/// The log with no word about packets, all of whose choices are plain.
+/// The log with no word about packets, all of whose choices are plain, and none about what calls meet where these are plain.
 fn without_mishaps(mut log: Log) -> Log {
     if !log.plain.contains(&Concern::Network) {
         log.plain.push(Concern::Network);
     }
-    log.overrides.retain(|choice, _| choice.part != Part::Run || Name::of(&choice.site).is_none());
+    let calls = are_named(&log, &OF_CALLS);
+    log.overrides.retain(|choice, _| match Name::of(&choice.site) {
+        Some((Name::Call(_), _)) if !calls => true,
+        Some(_) => choice.part != Part::Run,
+        None => true,
+    });
     log
 }
 
+/// Whether of all choices about these concerns only those are not plain that the log names.
+fn are_named(log: &Log, concerns: &[Concern]) -> bool {
+    concerns.iter().all(|concern| log.plain.contains(concern))
+}
+
 impl Search<'_> {
-    /// Leaves out halves, quarters and so on of the operations, with what packets met moved to where it was in time, where more are left than a reader would like.
+    /// Leaves out all operations but those that the violation is about, and then halves, quarters and so on of those that are left, with what packets and calls met moved to
+    /// where it was in time, where more are left than a reader would like.
     pub(super) fn moved_operations(&mut self) -> Result<(), Failure> {
+        let many = case::operations_out(&self.ran).len() > FEW_OPERATIONS;
+        if many && calls_met(&self.ran.made) {
+            // Of what calls meet only that which matters is moved.
+            self.hits(self.left() / 4)?;
+        }
         let (begun, most) = (self.runs, MOST.min(self.left() / 2));
+        let mut concerned = Some(self.of_violation());
         let mut size = case::operations_out(&self.ran).len() / 2;
-        while size > 0 && !Met::by(&self.ran.made).0.is_empty() {
-            let elements = case::operations_out(&self.ran);
-            if elements.len() <= FEW_OPERATIONS || self.runs - begun >= most {
+        while size > 0 && !self.met().0.is_empty() {
+            let count = case::operations_out(&self.ran).len();
+            if count <= FEW_OPERATIONS || self.runs - begun >= most {
                 break;
             }
-            match self.part_with_mishaps_moved(&elements, size, begun + most)? {
+            let of_violation = concerned.take();
+            let is_first = of_violation.is_some();
+            let part = |part| (0..count).filter(|at| at / size != part).collect();
+            let kept = of_violation.unwrap_or_else(|| (0..count.div_ceil(size)).map(part).collect());
+            let reaches = if is_first { &OF_VIOLATION[..] } else { &OF_PARTS };
+            match self.with_mishaps_moved(&kept, reaches, begun + most)? {
                 true => size = size.min(case::operations_out(&self.ran).len() / 2),
+                false if is_first => {}
                 false => size /= 2,
             }
         }
@@ -148,30 +274,33 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Leaves out one part of so many operations, if it fails then, or does with mishaps moved. Ends when so many runs are made.
-    fn part_with_mishaps_moved(
+    /// What packets and calls met in the run, as far as it can be moved.
+    fn met(&self) -> Met {
+        Met::by(&self.ran.outcome.decisions, &self.ran.made)
+    }
+
+    /// Leaves out all operations but some, the first of these sets with which it fails, or does with mishaps moved. Ends when so many runs are made.
+    fn with_mishaps_moved(
         &mut self,
-        elements: &[Element],
-        size: usize,
+        sets: &[Vec<usize>],
+        reaches: &[Reach],
         until: u32,
     ) -> Result<bool, Failure> {
-        let met = Met::by(&self.ran.made);
+        let met = self.met();
         let base = without_mishaps((*self.ran.outcome.decisions).clone());
-        let parts: Vec<usize> = (0..elements.len().div_ceil(size)).collect();
-        for round in parts.chunks(ROUND) {
+        let elements = case::operations_out(&self.ran);
+        for round in sets.chunks(ROUND) {
             let left = until.saturating_sub(self.runs).min(self.left());
             if left < 2 * ROUND as u32 {
                 break;
             }
-            let less = |part: &usize| {
-                let kept: Vec<usize> = (0..elements.len()).filter(|at| at / size != *part).collect();
-                case::without(&base, elements, &kept)
-            };
-            let logs: Vec<Log> = round.iter().map(less).collect();
+            let logs: Vec<Log> = round.iter().map(|kept| case::without(&base, &elements, kept)).collect();
             let rans = self.round(&logs)?;
             self.runs += rans.len() as u32;
             let plain = rans.iter().position(|ran| self.target.violated(&ran.outcome).is_some());
-            let moved = logs.iter().zip(&rans).map(|(log, ran)| met.moved_to(log.clone(), &ran.made));
+            let moved = reaches.iter().flat_map(|reach| {
+                logs.iter().zip(&rans).map(|(log, ran)| met.moved_to(log.clone(), &ran.made, *reach))
+            });
             let found = match plain.and_then(|place| logs.get(place)) {
                 Some(log) => Some(log.clone()),
                 None => self.first_of(moved.collect())?,
@@ -195,62 +324,4 @@ impl Search<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(port: u16, offset: u32, transmission: u32) -> Name {
-        let (src, dst) = (SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 80)));
-        Name { src, dst, kind: PacketKind::Data, place: Place { offset, transmission, ..Place::default() } }
-    }
-
-    #[test]
-    fn connections_are_near_if_one_end_is_the_same() {
-        assert_eq!(name(9, 1, 0).distance(name(9, 5, 2)), Some(0));
-        assert_eq!(name(9, 1, 0).distance(name(8, 1, 0)), Some(1));
-        let ack = Name { kind: PacketKind::Ack, ..name(9, 1, 0) };
-        assert_eq!(ack.distance(name(9, 1, 0)), None);
-        let back = Name { src: name(9, 1, 0).dst, dst: name(9, 1, 0).src, ..name(9, 1, 0) };
-        assert_eq!(back.distance(name(9, 1, 0)), None);
-    }
-
-    fn made(packet: Name, fate: Fate, value: u64, at: u64) -> Made {
-        Made { choice: packet.choice(fate), bound: 9, value, plain: value == 0, at }
-    }
-
-    #[test]
-    fn a_mishap_is_moved_to_the_packet_of_its_time() {
-        let failing = [
-            made(name(9, 60, 0), Fate::Loss, 0, 20),
-            made(name(9, 60, 0), Fate::Jitter, 3, 20),
-            made(name(9, 100, 0), Fate::Delay, 8, 50),
-            made(name(9, 100, 0), Fate::DelayBy, 2, 50),
-            made(name(9, 130, 0), Fate::Loss, 8, 60),
-            made(name(9, 130, 1), Fate::Loss, 8, 300),
-        ];
-        let met = Met::by(&failing);
-        assert_eq!(met.0.len(), 3, "it met a delay and two losses");
-        // Without an operation its bytes are missing, and the rest is sent at about the same times.
-        let without = [(20, 48), (60, 61), (90, 70)]
-            .map(|(offset, at)| [Fate::Loss, Fate::Delay].map(|fate| made(name(9, offset, 0), fate, 0, at)));
-        let without = without.concat();
-        let log = met.moved_to(Log::new(0, 1), &without);
-        let expected = [
-            (name(9, 20, 0), Fate::Delay, 8),
-            (name(9, 20, 0), Fate::DelayBy, 2),
-            (name(9, 60, 0), Fate::Loss, 8),
-            (name(9, 60, 1), Fate::Loss, 8),
-        ];
-        let expected =
-            expected.map(|(packet, fate, value)| (packet.choice(fate), Override { bound: 9, value }));
-        assert_eq!(log.overrides, BTreeMap::from(expected));
-    }
-
-    #[test]
-    fn a_log_without_mishaps_keeps_what_is_not_about_packets() {
-        let lost = name(9, 1, 0).choice(Fate::Loss);
-        let other = Choice { part: Part::Run, site: Site::Arrival { worker: 0, nth: 0 } };
-        let log = without_mishaps(Log::new(0, 1).with(lost, 9, 4).with(other, 9, 5));
-        assert_eq!(log.plain, [Concern::Network]);
-        assert_eq!(log.overrides.keys().collect::<Vec<_>>(), [&other]);
-    }
-}
+mod tests;

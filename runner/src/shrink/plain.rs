@@ -15,8 +15,9 @@ pub(super) const SURPRISES: [(&str, Concern); 2] =
     [("network", Concern::Network), ("scheduler", Concern::Scheduler)];
 
 impl Search<'_> {
-    /// Makes all faults plain that the log does not name, and leaves out of those that operations meet, and of what power failures take, what it can.
-    pub(super) fn hits(&mut self) -> Result<(), Failure> {
+    /// Makes all faults plain that the log does not name, and leaves out of those that operations meet, and of what power failures take, what it can with at most so many
+    /// runs.
+    pub(super) fn hits(&mut self, most: u32) -> Result<(), Failure> {
         let concerns = [Concern::Faults, Concern::Disk];
         if self.left() < 2 || !self.look(case::explicit(&self.ran, &concerns))? {
             return Ok(());
@@ -28,8 +29,7 @@ impl Search<'_> {
                 matches!(choice.site, Site::Call { .. } | Site::DiskCall { .. } | Site::Power { .. })
             })
             .collect();
-        let budget = self.budget;
-        self.blocks("operations with faults and changes without sync", named, budget)?;
+        self.blocks("operations with faults and changes without sync", named, most)?;
         self.ends_of_chains()
     }
 

@@ -29,13 +29,16 @@ use crate::{exit, output};
 /// How many runs a round has.
 pub(super) const ROUND: usize = 4;
 /// With more faults than these, runs go on to their end for longer, and other draws are tried.
-const FEW: usize = 5;
+pub(super) const FEW: usize = 5;
 /// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
 const SLACK: u64 = 2000 * MILLIS;
-/// When the searches of faults and then of operations have to end, in hundredths of the time, if there is a time.
-const FAULTS: u32 = 68;
-const OPERATIONS: u32 = 86;
+/// When the searches of faults, then of packets and then of operations have to end, in hundredths of the time, if there is a time.
+const FAULTS: u32 = 60;
+const NETWORK: u32 = 70;
+const OPERATIONS: u32 = 90;
 const WHOLE: u32 = 100;
+/// So often in a row other draws may be of no use.
+const VAIN: u32 = 8;
 /// Runs that failed and may be looked at next.
 const REMEMBERED: usize = 8;
 
@@ -129,9 +132,12 @@ impl<'a> Search<'a> {
             self.narrow_times(self.left() / 4)?;
             self.plainest()?;
         }
-        self.share(OPERATIONS);
+        self.concerned()?;
+        self.lucky_concerned()?;
+        self.share(NETWORK);
         // Which mishaps of packets matter: with few of them operations are left out more easily.
         self.surprises("network", &[Concern::Network], self.left() / 3)?;
+        self.share(OPERATIONS);
         self.concerned()?;
         self.moved_operations()?;
         // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
@@ -142,16 +148,14 @@ impl<'a> Search<'a> {
         }
         self.lucky_operations()?;
         self.share(WHOLE);
-        self.hits()?;
-        self.plain()?;
+        self.hits(self.budget)?;
+        // The last dimensions are cheap, and say more.
+        self.plain(self.budget)?;
         self.parameters()?;
         // What was needed only for the times of something that is gone by now.
         self.faults(self.budget)?;
         self.operations(self.budget)?;
-        if case::faults(&self.ran).len() > FEW {
-            self.lucky_faults()?;
-            self.parameters()?;
-        }
+        self.fewer_faults()?;
         self.times()?;
         self.cut(false)
     }
@@ -159,12 +163,28 @@ impl<'a> Search<'a> {
     /// Leaves out faults that are needed only for the times of other ones, in runs to the end: when delays, turns and the amounts of faults are as plain as
     /// they can be, and when clients do little, the rest happens at other times, and another part of the faults may be enough.
     fn untangle(&mut self) -> Result<(), Failure> {
-        self.hits()?;
-        self.plain()?;
+        self.hits(self.budget)?;
+        self.plain(self.left() / 8)?;
         self.parameters()?;
         self.faults(self.budget)?;
         self.concerned()?;
         self.faults(self.budget)
+    }
+
+    /// Leaves out faults with other draws again and again where more are left than a reader would like.
+    fn fewer_faults(&mut self) -> Result<(), Failure> {
+        let mut vain = 0;
+        while let before = case::faults(&self.ran).len()
+            && before > FEW
+            && vain < VAIN
+        {
+            self.lucky_faults()?;
+            match case::faults(&self.ran).len() < before {
+                true => self.parameters()?,
+                false => vain += 1,
+            }
+        }
+        Ok(())
     }
 
     /// Whether all choices of network and scheduler are plain.
@@ -174,11 +194,10 @@ impl<'a> Search<'a> {
             && case::departing(&self.ran, &SURPRISES.map(|(_, concern)| concern)).is_empty()
     }
 
-    /// Makes the choices of network and scheduler plain.
-    fn plain(&mut self) -> Result<(), Failure> {
+    /// Makes the choices of network and scheduler plain, with at most so many runs for each.
+    fn plain(&mut self, most: u32) -> Result<(), Failure> {
         for (name, concern) in SURPRISES {
-            // The last dimensions are cheap, and say more.
-            self.surprises(name, &[concern], self.left() / 2)?;
+            self.surprises(name, &[concern], most.min(self.left() / 2))?;
         }
         Ok(())
     }
@@ -249,24 +268,27 @@ impl<'a> Search<'a> {
 
     /// Leaves out all operations but those that the violation is about, if it fails without.
     fn concerned(&mut self) -> Result<(), Failure> {
-        let Some(text) = self.violation().map(|violation| violation.text.clone()) else { return Ok(()) };
-        let operations = case::operations(&self.ran.outcome);
-        let (named, of_key) = case::concerned(&operations, &text);
-        let elements: Vec<Element> = operations.into_iter().map(|done| done.out).collect();
-        let logs: Vec<Log> = [named, of_key]
-            .iter()
-            .filter(|kept| !kept.is_empty() && kept.len() < elements.len())
-            .map(|kept| case::without(&self.ran.outcome.decisions, &elements, kept))
-            .collect();
+        let elements = case::operations_out(&self.ran);
+        let decisions = &self.ran.outcome.decisions;
+        let logs: Vec<Log> =
+            self.of_violation().iter().map(|kept| case::without(decisions, &elements, kept)).collect();
         if logs.is_empty() || self.left() < 4 {
             return Ok(());
         }
-        let answers = self.judge(logs.clone())?;
-        self.runs += answers.len() as u32;
-        match answers.iter().position(|failed| *failed) {
-            Some(first) => self.look(logs[first].clone()).map(drop),
+        match self.first_of(logs)? {
+            Some(log) => self.look(log).map(drop),
             None => Ok(()),
         }
+    }
+
+    /// The operations that the violation is about, by their places: those that it names, and all on their key. None of these sets is empty or has all operations.
+    pub(super) fn of_violation(&self) -> Vec<Vec<usize>> {
+        let Some(violation) = self.violation() else { return Vec::new() };
+        let operations = case::operations(&self.ran.outcome);
+        let (named, of_key) = case::concerned(&operations, &violation.text);
+        let mut sets = vec![named, of_key];
+        sets.retain(|kept| !kept.is_empty() && kept.len() < operations.len());
+        sets
     }
 
     pub(super) fn faults(&mut self, most: u32) -> Result<(), Failure> {
