@@ -601,7 +601,8 @@ static int is_shown(const void *at, unsigned long offset, const char *name)
 		if (sscanf(line, "%lx-%*x %*s %lx %*s %*s %255s", &start, &shown, path) >= 2 && start == (unsigned long)at)
 			found = shown == offset && !strcmp(path, name);
 	}
-	fclose(maps);
+	if (maps)
+		fclose(maps);
 	return found;
 }
 

@@ -597,10 +597,26 @@ static void threads(void)
 	set(SIGUSR1, SIG_DFL, 0);
 }
 
+static volatile int is_blocked;
+
+/* Whether the main thread sleeps in a call. */
+static int main_sleeps(void)
+{
+	char name[64], text[256] = "";
+	snprintf(name, sizeof name, "/proc/self/task/%d/stat", getpid());
+	FILE *stat = fopen(name, "r");
+	if (!stat)
+		return 0;
+	char *state = fgets(text, sizeof text, stat) ? strrchr(text, ')') : NULL;
+	fclose(stat);
+	return state && state[2] == 'S';
+}
+
 static void *send_term(void *unused)
 {
 	(void)unused;
-	usleep(20000);
+	while (!is_blocked || !main_sleeps())
+		usleep(1000);
 	kill(getpid(), SIGTERM);
 	/* By now it has gone back to user mode with the signal sent and, on one processor, not taken yet. */
 	usleep(20000);
@@ -618,6 +634,7 @@ static void waited_for_by_one(void)
 		if (pthread_create(&thread, NULL, send_term, NULL) != 0)
 			_exit(2);
 		sigprocmask(SIG_BLOCK, &term, NULL);
+		is_blocked = 1;
 		int signal = sigwaitinfo(&term, &info);
 		pthread_join(thread, NULL);
 		_exit(signal == SIGTERM && info.si_pid == getpid() ? 0 : 1);
@@ -625,6 +642,56 @@ static void waited_for_by_one(void)
 	int status;
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK_EQ(status, 0);
+}
+
+static volatile int handled_by_other;
+
+static void on_second(int signal)
+{
+	(void)signal;
+	handled_by_other = !pthread_equal(pthread_self(), target);
+}
+
+static void *take_second(void *unused)
+{
+	(void)unused;
+	sigset_t usr2 = just(SIGUSR2);
+	pthread_sigmask(SIG_UNBLOCK, &usr2, NULL);
+	while (!handled_by_other)
+		usleep(1000);
+	return NULL;
+}
+
+/* Of two signals that come while it waits for both, a thread takes one; the other goes to a thread that does not block it. */
+static void waited_for_once(void)
+{
+	sigset_t both = just(SIGUSR1);
+	sigaddset(&both, SIGUSR2);
+	int ready[2];
+	REQUIRE(pipe(ready) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		pthread_t thread;
+		alarm(20);
+		set(SIGUSR2, on_second, 0);
+		target = pthread_self();
+		sigprocmask(SIG_BLOCK, &both, NULL);
+		if (pthread_create(&thread, NULL, take_second, NULL) != 0 || write(ready[1], "", 1) != 1)
+			_exit(2);
+		int signal = sigwaitinfo(&both, NULL);
+		pthread_join(thread, NULL);
+		_exit(signal == SIGUSR1 && handled_by_other ? 0 : 1);
+	}
+	char byte;
+	CHECK_EQ(read(ready[0], &byte, 1), 1);
+	usleep(20000);
+	kill(pid, SIGUSR1);
+	kill(pid, SIGUSR2);
+	int status;
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	close(ready[0]);
+	close(ready[1]);
 }
 
 int main(void)
@@ -640,5 +707,6 @@ int main(void)
 	children();
 	threads();
 	waited_for_by_one();
+	waited_for_once();
 	return tap_done();
 }

@@ -169,6 +169,14 @@ static void refused_then_bound(void)
 		int error = bind(fd, (struct sockaddr *)&own, sizeof own) == 0 ? 0 : errno;
 		CHECK_EQ(error, chosen ? EINVAL : 0);
 		CHECK_EQ(option(fd, SOL_SOCKET, SO_ERROR), ECONNREFUSED);
+		/* It keeps what it is bound to, whatever is asked of it, also when it is connected again. */
+		int on = 1, port = port_of(fd);
+		CHECK_OK(setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on));
+		CHECK_ERRNO(bind(fd, (struct sockaddr *)&own, sizeof own), EINVAL);
+		CHECK_ERRNO(connect(fd, (struct sockaddr *)&other, sizeof other), ECONNABORTED);
+		CHECK_ERRNO(bind(fd, (struct sockaddr *)&own, sizeof own), EINVAL);
+		CHECK_ERRNO(connect(fd, (struct sockaddr *)&other, sizeof other), EINPROGRESS);
+		CHECK_EQ(port_of(fd), port);
 		close(fd);
 	}
 }

@@ -161,7 +161,14 @@ const RULES: &[Rule] = &[
         slot.starts_with('$') && (d.answered().any(begun) || copies && d.answered().any(begun_by_another))
     }),
     // Any: a shared mapping of /dev/zero by a descriptor for reading is, on Linux only, anonymous memory.
-    ((0, 0), |d| d.is(&[".maps", ".peek"]) && d.ops.iter().any(|op| op.contains("//dev/zero"))),
+    ((0, 0), |d| {
+        let is_shared = |op: &String| {
+            let flags = argument(op, 3).trim_start_matches("0x");
+            op.contains(" mmap ") && u64::from_str_radix(flags, 16).is_ok_and(|flags| flags & 3 == 1)
+        };
+        let zero = d.ops.iter().any(|op| op.contains("//dev/zero"));
+        d.is(&[".maps", ".peek"]) && zero && d.ops.iter().any(is_shared)
+    }),
     // Any: who sleeps in accept(2) or in the open(2) of a FIFO has a descriptor already, which other threads see by what numbers they
     // get; here it is chosen when the call ends.
     ((0, 0), |d| {

@@ -24,6 +24,8 @@ const MOST: u32 = 160;
 /// What is tried with all operations but those that the violation is about, and with parts of the operations.
 const OF_VIOLATION: [Reach; 3] = [Reach::Next, Reach::Around(5 * MILLIS), Reach::Around(50 * MILLIS)];
 const OF_PARTS: [Reach; 1] = [Reach::Next];
+/// Of more packets that took long, none is moved: each is looked for among all packets.
+const FEW_LATE: usize = 100;
 /// The concerns of what calls meet.
 const OF_CALLS: [Concern; 2] = [Concern::Faults, Concern::Disk];
 
@@ -156,9 +158,12 @@ fn calls_met(made: &[Made]) -> bool {
 }
 
 impl Met {
-    /// The mishaps of a run of this log: of calls if all that calls meet is named by it. How long packets took counts as well where that is named.
+    /// The mishaps of a run of this log: of calls if all that calls meet is named by it. How long packets took counts as well where that is named, of a few.
     fn by(log: &Log, made: &[Made]) -> Met {
-        let (calls, jitter) = (are_named(log, &OF_CALLS), are_named(log, &[Concern::Network]));
+        let calls = are_named(log, &OF_CALLS);
+        let took_long =
+            |(made, _, what): &(&Made, Name, What)| !made.plain && *what == What::Fate(Fate::Jitter);
+        let jitter = are_named(log, &[Concern::Network]) && named(made).filter(took_long).count() <= FEW_LATE;
         let mut met: Vec<Mishap> = Vec::new();
         for (made, name, what) in named(made) {
             let wanted = match what {

@@ -37,7 +37,7 @@ const FAULTS: u32 = 60;
 const NETWORK: u32 = 70;
 const OPERATIONS: u32 = 90;
 const WHOLE: u32 = 100;
-/// So often in a row other draws may be of no use.
+/// So often other draws may be of no use, before no more are tried.
 const VAIN: u32 = 8;
 /// Runs that failed and may be looked at next.
 const REMEMBERED: usize = 8;

@@ -25,7 +25,7 @@ use crate::ids::*;
 use crate::node::Node;
 use crate::process::{ChildEvent, ExitStatus};
 use crate::task::TaskState;
-use crate::wait::{Blocked, Object, Progress, Restart, Stop, Wait, WaitOn};
+use crate::wait::{Object, Restart, Stop, Wait, WaitOn};
 use crate::watch::{Disposition, Told};
 use init::{is_from_outside, is_kernel_only};
 
@@ -329,23 +329,9 @@ impl Node {
         }
     }
 
-    /// The signals for which a task sleeps in rt_sigtimedwait.
-    fn waits_for_any(&self, blocked: &Blocked) -> u64 {
-        match blocked.progress {
-            Progress::Signals(mask) => mask,
-            _ => 0,
-        }
-    }
-
-    /// Whether a task waits for a signal in rt_sigtimedwait, or was woken there and has not run since: the kernel unblocks the signals for as long (do_sigtimedwait).
+    /// Whether a task waits for a signal in rt_sigtimedwait, or was woken there and has not run since.
     fn waits_for(&self, tid: Tid, signo: u32) -> bool {
-        let task = self.task(tid);
-        let blocked = match (&task.state, &task.woken) {
-            (TaskState::Blocked(blocked), _) => blocked,
-            (TaskState::Runnable, Some(woken)) => &woken.blocked,
-            _ => return false,
-        };
-        self.waits_for_any(blocked) & bit(signo) != 0
+        self.task(tid).awaited_signals() & bit(signo) != 0
     }
 
     /// Wakes a sleeping task if it has a signal to take. The signal does not end the call by itself: as in Linux, where every
@@ -354,7 +340,7 @@ impl Node {
     pub(crate) fn kick(&mut self, tid: Tid) {
         let Some(task) = self.tasks.get(&tid) else { return };
         let TaskState::Blocked(blocked) = &task.state else { return };
-        if self.interrupts(tid, &blocked.wait) || self.waits_for_any(blocked) & self.pending_for(tid) != 0 {
+        if self.interrupts(tid, &blocked.wait) || task.awaited_signals() & self.pending_for(tid) != 0 {
             self.wake(tid, false);
         }
     }

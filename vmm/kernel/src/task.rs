@@ -211,6 +211,19 @@ pub struct Task {
 }
 
 impl Task {
+    /// The signals for which it sleeps in rt_sigtimedwait, or slept until it was woken and has not run since: they are not blocked as long (do_sigtimedwait).
+    pub(crate) fn awaited_signals(&self) -> u64 {
+        let call = match (&self.state, &self.woken) {
+            (TaskState::Blocked(blocked), _) => blocked,
+            (TaskState::Runnable, Some(woken)) => &woken.blocked,
+            _ => return 0,
+        };
+        match call.progress {
+            crate::wait::Progress::Signals(mask) => mask,
+            _ => 0,
+        }
+    }
+
     /// A task about to run with `regs`.
     pub fn new(tid: Tid, pid: Pid, common: Common, credentials: Credentials, regs: Regs) -> Task {
         Task {

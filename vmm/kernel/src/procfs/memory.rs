@@ -236,8 +236,10 @@ pub(super) fn numa_maps(view: &View<'_>, process: &Process) -> Vec<u8> {
     let mut out = Vec::new();
     for vma in mm.vmas() {
         out.extend_from_slice(format!("{:08x} default", vma.start).as_bytes());
-        match (&vma.backing, name(view, mm, vma)) {
-            (Backing::File { .. } | Backing::Shm { .. }, path) => {
+        let of_file =
+            vma.marks.zero.is_some() || matches!(vma.backing, Backing::File { .. } | Backing::Shm { .. });
+        match (of_file, name(view, mm, vma)) {
+            (true, path) => {
                 out.extend_from_slice(b" file=");
                 // "\n\t= " (seq_file_path).
                 path.iter().for_each(|byte| match byte {

@@ -16,7 +16,7 @@ use crate::path::{Place, Synth, cwd_place, place_of};
 use crate::process::{CpuTime, FdTable, Process};
 use crate::shared::FsPlace;
 use crate::task::{NO_LOGIN, Task, TaskState};
-use crate::wait::{Progress, Restart};
+use crate::wait::Restart;
 
 /// A process with the thread that was asked for; no thread is left of a zombie.
 struct Who<'a> {
@@ -318,14 +318,7 @@ fn state(who: &Who<'_>) -> (char, &'static str) {
 
 /// The signals that a thread blocks: those that it sleeps for in sigtimedwait(2) are not blocked meanwhile (do_sigtimedwait).
 fn shown_mask(task: &Task) -> u64 {
-    let awaited = match &task.state {
-        TaskState::Blocked(call) => match call.progress {
-            Progress::Signals(mask) => mask,
-            _ => 0,
-        },
-        _ => 0,
-    };
-    task.sigmask & !awaited
+    task.sigmask & !task.awaited_signals()
 }
 
 /// Ignored and caught signals as masks.

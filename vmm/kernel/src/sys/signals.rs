@@ -135,6 +135,9 @@ pub fn rt_sigtimedwait(k: &mut Ctx<'_>, set: Ptr, info: Ptr, timeout: Ptr, size:
     // One that is not blocked and ends the process does so before anybody could take it (complete_signal of Linux).
     let taken = mask & !k.node.fatal_signals(k.tid);
     if let Some(found) = k.node.take_pending(k.tid, taken) {
+        // It blocks the others again: those that were left to it go to who does not (`__set_task_blocked`).
+        let again = mask & k.task().sigmask;
+        k.node.retarget(k.tid, again);
         if !info.is_null() {
             k.write_obj(info, &found)?;
         }

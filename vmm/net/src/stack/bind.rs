@@ -5,7 +5,6 @@ use crate::iface::canonical;
 use crate::naming::Opened;
 use crate::seq::hash_pair;
 use crate::socket::{Common, Kind, Listener};
-
 use crate::{Proto, SocketId, TcpState};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::SocketAddr;
@@ -25,7 +24,7 @@ impl Stack {
         if c.proto == Proto::Raw {
             return self.bind_raw(id, local);
         }
-        // A connection that was refused or reset has given back a port that nobody chose, and may be bound (`tcp_done`, __inet_bind).
+        // A connection of connect(2) that was refused or reset has given back a port that nobody chose, and may be bound (`tcp_done`, __inet_bind).
         let socket = self.get(id)?;
         let is_free = match socket.kind {
             Kind::Idle | Kind::Udp(_) => true,
@@ -50,6 +49,10 @@ impl Stack {
         };
         let c = &mut self.get_mut(id)?.common;
         c.local = local;
+        if proto == Proto::Tcp {
+            // "inet->inet_daddr = 0": what was connected before is so no more, and does not give back the new port.
+            c.peer = None;
+        }
         // An echo socket has a use of its own, as its packets show no port.
         c.opened = if proto == Proto::Icmp { c.opened } else { opened };
         c.bound_addr = !local.ip().is_unspecified();

@@ -3,7 +3,7 @@
 use super::{Pair, Result, Stack};
 use crate::conn::Conn;
 use crate::iface::{canonical, loopback, shown, unspecified};
-use crate::socket::{Association, Cx, Kind};
+use crate::socket::{Association, Cx, Kind, Socket};
 use crate::{Proto, Shutdown, SocketId, TcpState};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::{IpAddr, SocketAddr};
@@ -181,7 +181,9 @@ impl Stack {
 
     /// Makes the socket as new, but for what bind(2) gave it (`tcp_disconnect`).
     fn make_idle(&mut self, id: SocketId) {
-        let keeps_port = self.get(id).is_ok_and(|s| s.common.bound_port);
+        // A connection that is over has given back its port; one that it has now was bound since, and stays (tcp_disconnect in TCP_CLOSE).
+        let is_over = |s: &Socket| s.common.proto == Proto::Tcp && s.state() == TcpState::Close;
+        let keeps_port = self.get(id).is_ok_and(|s| s.common.bound_port || is_over(s));
         if !keeps_port {
             self.release_port(id);
         }

@@ -162,9 +162,9 @@ impl Stack {
             return;
         }
         let (local, peer, keeps_port) = (socket.common.local, socket.common.peer, socket.common.bound_port);
-        if let Some(peer) = peer {
-            self.forget_pair((local, peer), id);
-        }
+        // It has left before, and was bound since.
+        let Some(peer) = peer else { return self.schedule(id) };
+        self.forget_pair((local, peer), id);
         if !keeps_port {
             self.release_port(id);
         }

@@ -14,6 +14,7 @@ const MADV_WIPEONFORK: u64 = 18;
 const MADV_KEEPONFORK: u64 = 19;
 const MADV_DONTNEED_LOCKED: u64 = 24;
 pub(in crate::sys) const MADV_COLLAPSE: u64 = 25;
+
 fn read_ahead(advice: u32) -> ReadAhead {
     match u64::from(advice) {
         c::MADV_RANDOM => ReadAhead::Random,
