@@ -45,20 +45,7 @@ impl Search<'_> {
         if elements.len() <= FEW_OPERATIONS || sets.is_empty() || self.left() < 2 * ROUND as u32 {
             return Ok(());
         }
-        let log = self.ran.outcome.decisions.clone();
-        let anew = self.not_plain();
-        let mut others: Vec<Log> = Vec::new();
-        for kept in &sets {
-            let less = case::without(&log, &elements, kept);
-            for _ in 0..ROUND {
-                self.tries += 1;
-                others.push(case::drawn_anew(&self.ran, &less, &anew, self.tries));
-            }
-        }
-        match self.first_of(others)? {
-            Some(found) => self.look(found).map(drop),
-            None => Ok(()),
-        }
+        self.one_drawn_anew(&elements, &sets, ROUND).map(drop)
     }
 
     /// Leaves out halves, quarters and so on of the operations with other draws, where more are left than a reader would like.
@@ -87,13 +74,24 @@ impl Search<'_> {
         if (parts * DRAWS) as u32 > until.saturating_sub(self.runs).min(self.left()) {
             return Ok(false);
         }
+        let kept = |part| (0..elements.len()).filter(|at| at / size != part).collect();
+        let sets: Vec<Vec<usize>> = (0..parts).map(kept).collect();
+        self.one_drawn_anew(elements, &sets, DRAWS)
+    }
+
+    /// Leaves out all elements but those of one of these sets, each with so many other draws, the first with which it fails.
+    fn one_drawn_anew(
+        &mut self,
+        elements: &[Element],
+        sets: &[Vec<usize>],
+        draws: usize,
+    ) -> Result<bool, Failure> {
         let log = self.ran.outcome.decisions.clone();
         let anew = self.not_plain();
         let mut others: Vec<Log> = Vec::new();
-        for part in 0..parts {
-            let kept: Vec<usize> = (0..elements.len()).filter(|at| at / size != part).collect();
-            let less = case::without(&log, elements, &kept);
-            for _ in 0..DRAWS {
+        for kept in sets {
+            let less = case::without(&log, elements, kept);
+            for _ in 0..draws {
                 self.tries += 1;
                 others.push(case::drawn_anew(&self.ran, &less, &anew, self.tries));
             }
