@@ -270,6 +270,36 @@ static int real_user_of_child(void)
 	return held && waitid(P_PID, pid, &info, WEXITED) == 0 && info.si_uid == 0;
 }
 
+/* The status of a child that asked for a signal when its parent ends, and that has become the caller's: if it came, 1 more than a
+ * hundredth of the user id of the sender. */
+static int signalled_by_parent_of(int real, int effective)
+{
+	int ready[2], status = -1;
+	char byte = 0;
+	sigset_t set;
+	sigemptyset(&set), sigaddset(&set, SIGUSR1);
+	REQUIRE(pipe(ready) == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 && sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	pid_t reaper = getpid(), parent = fork();
+	if (parent == 0) {
+		pid_t child = fork();
+		if (child == 0) {
+			siginfo_t info;
+			const struct timespec none = {0};
+			REQUIRE(prctl(PR_SET_PDEATHSIG, SIGUSR1) == 0 && write(ready[1], &byte, 1) == 1);
+			while (getppid() != reaper)
+				usleep(1000);
+			int came = sigtimedwait(&set, &info, &none) == SIGUSR1;
+			_exit(!came ? 0 : info.si_code == SI_USER ? info.si_uid / 100 + 1 : 99);
+		}
+		REQUIRE(read(ready[0], &byte, 1) == 1 && write(ready[1], &child, sizeof child) == sizeof child);
+		_exit(syscall(SYS_setresuid, real, effective, effective) != 0);
+	}
+	pid_t child = -1;
+	REQUIRE(waitpid(parent, &status, 0) == parent && status == 0 && read(ready[0], &child, sizeof child) == sizeof child);
+	REQUIRE(waitpid(child, &status, 0) == child && WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
 /* What a program tells of itself that is executed again, as bits of its status. */
 enum { SECURE = 1, ROOT = 2, RIGHTS = 4, DUMPABLE = 8, NO_RANDOM = 16, PARENT = 32, HELD = 64 };
 
@@ -388,6 +418,10 @@ int main(int argc, char **argv __attribute__((unused)))
 		CHECK(IN_CHILD(owners()));
 		CHECK(IN_CHILD(looks_at_parent()));
 		CHECK(IN_CHILD(real_user_of_child()));
+		/* The end of a parent signals whom it might signal by kill(2). */
+		CHECK(IN_CHILD(signalled_by_parent_of(0, 0) == 1));
+		CHECK(IN_CHILD(signalled_by_parent_of(USER, 0) == USER / 100 + 1));
+		CHECK(IN_CHILD(signalled_by_parent_of(USER, USER) == 0));
 	}
 	executions();
 	return tap_done();

@@ -4,9 +4,10 @@
 //! and securebits. C libraries make the calls that change ids in all threads. Where somebody names a process, its first thread is asked.
 //! Neighbours: [`crate::caps`], `sys::ids` and `sys::caps` the calls, `exec` a new program.
 
+use bloodhound_abi::consts as c;
 use bloodhound_vfs::Cred;
 
-use crate::caps::{CAP_SETUID, CAP_SYS_PTRACE, Caps, KEEP_CAPS};
+use crate::caps::{CAP_KILL, CAP_SETUID, CAP_SYS_PTRACE, Caps, KEEP_CAPS};
 use crate::ctx::Ctx;
 use crate::ids::*;
 use crate::node::Node;
@@ -172,6 +173,21 @@ impl Node {
     pub(crate) fn credentials_of_thread(&self, tid: Tid) -> Option<&Credentials> {
         let of_process = || self.processes.get(&Pid(tid.0)).map(|process| &process.first.credentials);
         self.tasks.get(&tid).map(|task| &task.credentials).or_else(of_process)
+    }
+
+    /// Whether a thread of the process `by` that has these credentials may send `signo` to another thread (check_kill_permission). "For a
+    /// process to have permission to send a signal, it must either be privileged (under Linux: have the CAP_KILL capability [...]), or
+    /// the real or effective user ID of the sending process must equal the real or saved set-user-ID of the target process. In the case
+    /// of SIGCONT, it suffices when the sending and receiving processes belong to the same session" (kill(2)); its own threads any process may
+    /// signal.
+    pub(crate) fn may_signal(&self, by: Pid, own: &Credentials, target: &Process, named: Tid, signo: u32) -> bool {
+        let Some(other) = self.credentials_of_thread(named) else { return false };
+        let same = |id| id == other.real_ids[0] || id == other.real_ids[1];
+        by == target.pid
+            || own.caps.has(CAP_KILL)
+            || same(own.cred.uid)
+            || same(own.real_ids[0])
+            || (u64::from(signo) == c::SIGCONT && self.process(by).sid == target.sid)
     }
 
     /// Whether a task may look into another one, or trace it (`__ptrace_may_access`), without what a security module such as Yama adds.

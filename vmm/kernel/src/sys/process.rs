@@ -6,7 +6,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Rusage, Timeval};
 
-use crate::credentials::First;
+use crate::credentials::{Credentials, First};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::memory::TASK;
@@ -23,16 +23,12 @@ impl Node {
         let pid = self.task(tid).pid;
         let process = self.process_mut(pid);
         let status = *process.exiting.get_or_insert(status);
-        for other in process.threads.clone() {
-            if other != tid {
-                self.reap_thread(other, status, outside);
-            }
+        // Linux sends the others SIGKILL and goes on to end the caller (do_group_exit): its end comes before theirs.
+        let others: Vec<Tid> = process.threads.iter().copied().filter(|other| *other != tid).collect();
+        self.exit_task(tid, status, outside);
+        for other in others {
+            self.exit_task(other, status, outside);
         }
-        self.exit_task(tid, status, outside);
-    }
-
-    fn reap_thread(&mut self, tid: Tid, status: ExitStatus, outside: &mut Outside<'_>) {
-        self.exit_task(tid, status, outside);
     }
 
     /// Ends one thread; the last one ends the process.
@@ -48,6 +44,7 @@ impl Node {
         self.vfork_done(tid);
         self.run_queue.retain(|t| *t != tid);
         let (common, first) = (self.task(tid).common, First::of(self.task(tid)));
+        let credentials = first.credentials.clone();
         let filters = std::mem::take(&mut self.task_mut(tid).seccomp);
         self.tasks.remove(&tid);
         let container = self.process(pid).container;
@@ -64,12 +61,12 @@ impl Node {
         process.threads.retain(|t| *t != tid);
         if process.threads.is_empty() {
             let status = process.exiting.unwrap_or(status);
-            self.exit_process(pid, common, status, outside);
+            self.exit_process((pid, &credentials), common, status, outside);
         } else {
             let heir = process.threads[0];
             for child in self.hand_over_children(tid, pid, heir) {
                 if self.process(child).zombie.is_none() {
-                    self.signal_parents_end(child, pid);
+                    self.signal_parents_end(child, pid, &credentials);
                 }
             }
             self.release_table(common.table, pid, outside.base);
@@ -107,7 +104,14 @@ impl Node {
         }
     }
 
-    fn exit_process(&mut self, pid: Pid, common: Common, status: ExitStatus, outside: &mut Outside<'_>) {
+    /// `credentials`: of the last thread.
+    fn exit_process(
+        &mut self,
+        (pid, credentials): (Pid, &Credentials),
+        common: Common,
+        status: ExitStatus,
+        outside: &mut Outside<'_>,
+    ) {
         let process = self.process_mut(pid);
         let mm = process.mm;
         let itimer = process.itimer.take();
@@ -126,7 +130,7 @@ impl Node {
         let (at, container) = (self.clock, self.container_of(pid).id);
         self.ends.push(ProcessEnd { at, container, pid, comm, status, fault: None });
         let groups = self.groups_held_by(pid);
-        self.adopt_children(pid);
+        self.adopt_children(pid, credentials);
         self.end_orphaned(&groups);
         let readable = (c::EPOLLIN | c::EPOLLRDNORM) as u32;
         self.notify_object(crate::wait::Object::Process(pid), readable);
@@ -140,7 +144,7 @@ impl Node {
     }
 
     /// Children of a dead process go to the nearest subreaper or to the first process of their namespace.
-    fn adopt_children(&mut self, pid: Pid) {
+    fn adopt_children(&mut self, pid: Pid, credentials: &Credentials) {
         let mut heir = self.process(pid).ppid;
         while let Some(p) = self.processes.get(&heir) {
             if p.zombie.is_none() && p.subreaper {
@@ -168,20 +172,23 @@ impl Node {
             match adopted.zombie {
                 // The heir is told of it, or it goes where nobody wants to know.
                 Some(status) => self.reap_or_notify(child, status),
-                None => self.signal_parents_end(child, pid),
+                None => self.signal_parents_end(child, pid, credentials),
             }
         }
     }
 
-    /// The thread that made a process has ended, one of `parent`: each thread of the process may have asked for a signal
-    /// (PR_SET_PDEATHSIG(2const): "the \"parent\" in this case is considered to be the thread that created this process").
-    fn signal_parents_end(&mut self, child: Pid, parent: Pid) {
-        let asked = |tid: &Tid| Some((*tid, self.task(*tid).pdeathsig)).filter(|(_, signal)| *signal != 0);
-        let signals: Vec<(Tid, u32)> = self.process(child).threads.iter().filter_map(asked).collect();
-        let uid = self.credentials_of(self.process(parent)).real_ids[0];
-        for (tid, signal) in signals {
-            let info = crate::signal::user_info(signal, c::SI_USER as i32, parent, uid);
-            self.send_process_by(child, tid, info);
+    /// The thread that made a process has ended, one of `parent` that had these credentials: each thread of the process may have asked for
+    /// a signal (PR_SET_PDEATHSIG(2const): "the \"parent\" in this case is considered to be the thread that created this process"). It is sent
+    /// as kill(2) by the thread that ends would be, and not at all where that may not signal the thread (SEND_SIG_NOINFO counts as sent by a user).
+    fn signal_parents_end(&mut self, child: Pid, parent: Pid, credentials: &Credentials) {
+        let threads = self.process(child).threads.clone();
+        for tid in threads {
+            let signal = self.task(tid).pdeathsig;
+            if signal != 0 && self.may_signal(parent, credentials, self.process(child), tid, signal) {
+                let uid = credentials.real_ids[0];
+                let info = crate::signal::user_info(signal, c::SI_USER as i32, parent, uid);
+                self.send_process_by(child, tid, info);
+            }
         }
     }
 

@@ -4,7 +4,6 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Sigaction, Siginfo, StackT};
 
-use crate::caps::CAP_KILL;
 use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
@@ -173,20 +172,9 @@ pub fn sigaltstack(k: &mut Ctx<'_>, ss: Ptr, old: Ptr) -> SysResult {
 }
 
 impl Ctx<'_> {
-    /// Whether the caller may send `signo` to the process (check_kill_permission). "For a process to have permission to send
-    /// a signal, it must either be privileged (under Linux: have the CAP_KILL capability [...]), or the real or effective
-    /// user ID of the sending process must equal the real or saved set-user-ID of the target process. In the case of
-    /// SIGCONT, it suffices when the sending and receiving processes belong to the same session" (kill(2)); its own threads
-    /// any process may signal. It is the thread which was named that is asked, of a process its first one.
+    /// Whether the caller may send `signo` to the process. It is the thread which was named that is asked, of a process its first one.
     fn may_signal(&self, target: &Process, named: Tid, signo: u32) -> bool {
-        let (process, me) = (self.process(), self.credentials());
-        let Some(other) = self.node.credentials_of_thread(named) else { return false };
-        let same = |id| id == other.real_ids[0] || id == other.real_ids[1];
-        process.pid == target.pid
-            || me.caps.has(CAP_KILL)
-            || same(me.cred.uid)
-            || same(me.real_ids[0])
-            || (u64::from(signo) == c::SIGCONT && process.sid == target.sid)
+        self.node.may_signal(self.pid, self.credentials(), target, named, signo)
     }
 
     /// Sends a signal to the process that `number` names, by its own id or by that of any of its threads: "kill_pid_info"
