@@ -180,7 +180,14 @@ impl Node {
     /// the real or effective user ID of the sending process must equal the real or saved set-user-ID of the target process. In the case
     /// of SIGCONT, it suffices when the sending and receiving processes belong to the same session" (kill(2)); its own threads any process may
     /// signal.
-    pub(crate) fn may_signal(&self, by: Pid, own: &Credentials, target: &Process, named: Tid, signo: u32) -> bool {
+    pub(crate) fn may_signal(
+        &self,
+        by: Pid,
+        own: &Credentials,
+        target: &Process,
+        named: Tid,
+        signo: u32,
+    ) -> bool {
         let Some(other) = self.credentials_of_thread(named) else { return false };
         let same = |id| id == other.real_ids[0] || id == other.real_ids[1];
         by == target.pid

@@ -148,6 +148,11 @@ impl Interface {
         }
     }
 
+    /// What has passed it.
+    pub fn counters(&self, net: &Stack) -> bloodhound_net::LinkCounters {
+        net.counters().link(self.index as u32)
+    }
+
     /// The longest packet that it sends, bytes.
     pub fn mtu(&self) -> u32 {
         if self.is_loopback() { 65536 } else { 1500 }

@@ -335,6 +335,7 @@ impl Conn {
     /// Gives up after a timeout (`tcp_write_err`).
     fn time_out(&mut self, cx: &mut Cx<'_>) {
         let error = cx.c.soft_error.take().unwrap_or(Errno::ETIMEDOUT);
+        cx.net.counters.tcp.aborted_on_timeout += 1;
         self.fail(error, cx);
     }
 

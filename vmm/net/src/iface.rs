@@ -1,6 +1,7 @@
 //! [`Interfaces`]: the addresses of a node, choice of source addresses, and the way out for packets (to the fabric
 //! or back over loopback). Shared by all sockets of a [`crate::Stack`].
 
+use crate::counters::Counters;
 use crate::datagram::broadcast_of;
 use crate::names::{self, Names};
 use crate::{Body, Bytes, Config, Flags, Header, Packet, Segment, SocketId};
@@ -18,6 +19,7 @@ pub(crate) struct Interfaces {
     pub(crate) config: Config,
     pub(crate) addresses: Vec<(IpAddr, u8)>,
     pub(crate) out: Vec<Packet>,
+    pub(crate) counters: Counters,
     /// How many packet sockets there are, and what they have not got yet.
     pub(crate) watchers: u32,
     pub(crate) noted: Vec<Noted>,
@@ -41,7 +43,7 @@ pub(crate) struct Noted {
 }
 
 impl Interfaces {
-    /// Notes a packet for packet sockets, if there are any.
+    /// Counts a packet that passes an interface, and notes it for packet sockets, if there are any.
     pub(crate) fn note(
         &mut self,
         packet: &Packet,
@@ -50,6 +52,12 @@ impl Interfaces {
         outgoing: bool,
         at: SimTime,
     ) {
+        let broadcast = packet.dst.is_ipv4() && self.is_broadcast(packet.dst.ip());
+        if outgoing {
+            self.counters.goes_out(packet, interface, (sender.is_none(), broadcast));
+        } else {
+            self.counters.comes_in(packet, interface, broadcast);
+        }
         if self.watchers > 0 {
             self.noted.push(Noted { packet: packet.clone(), interface, sender, outgoing, at });
         }
@@ -188,10 +196,8 @@ impl Interfaces {
 
     /// Sends a packet to the fabric.
     pub(crate) fn send_out(&mut self, packet: Packet, now: SimTime) {
-        if self.watchers > 0 {
-            let interface = self.arrived_by(packet.src.ip());
-            self.note(&packet, interface, None, true, now);
-        }
+        let interface = self.arrived_by(packet.src.ip());
+        self.note(&packet, interface, None, true, now);
         self.out.push(packet);
     }
 

@@ -19,6 +19,7 @@ mod buffer;
 mod bytes;
 mod config;
 mod conn;
+mod counters;
 mod datagram;
 mod fabric;
 mod iface;
@@ -33,6 +34,7 @@ mod wire;
 
 pub use bytes::Bytes;
 pub use config::Config;
+pub use counters::{Counters, IcmpCounters, IpCounters, LinkCounters, TcpCounters, Traffic, UdpCounters};
 pub use datagram::{Datagram, Header, Report, Sending};
 pub use fabric::{
     Delivery, DropReason, Fabric, Hole, HoleId, LinkConfig, Mishaps, NodeId, PartitionId, PartitionKind,

@@ -195,6 +195,8 @@ pub(crate) struct Udp {
     pub(crate) names: Datagrams,
     /// Its error queue, which is charged like the other one.
     pub(crate) reports: VecDeque<Report>,
+    /// Damaged datagrams of IPv4 and of IPv6 that a reader has found, for the counters.
+    pub(crate) found_damaged: [u64; 2],
     /// What a raw socket has more.
     pub(crate) raw: Option<Box<Raw>>,
 }
@@ -236,7 +238,8 @@ impl Udp {
     /// Drops what a reader finds damaged before it comes to a datagram, "starting over for a new packet" (`csum_copy_err` in `udp_recvmsg`).
     pub(crate) fn drop_damaged(&mut self) {
         while self.queue.front().is_some_and(|datagram| datagram.header.damaged) {
-            self.pop();
+            let datagram = self.pop();
+            self.found_damaged[usize::from(datagram.is_some_and(|d| d.src.is_ipv6()))] += 1;
         }
     }
 
@@ -258,6 +261,7 @@ impl Udp {
                 return Some((datagram.clone(), left));
             }
             let datagram = self.queue.remove(at)?;
+            self.found_damaged[usize::from(datagram.src.is_ipv6())] += 1;
             self.used -= datagram_cost(datagram.data.len());
         }
     }

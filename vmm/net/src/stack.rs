@@ -19,7 +19,7 @@ use crate::names::{Names, ServerAnswer};
 use crate::naming::PortUses;
 use crate::socket::{Common, Cx, Kind, Socket, Udp};
 use crate::{
-    Body, Bytes, Config, Header, Options, Packet, Proto, ReadyFlags, SockOpt, SocketId, SocketInfo,
+    Body, Bytes, Config, Counters, Header, Options, Packet, Proto, ReadyFlags, SockOpt, SocketId, SocketInfo,
     StateChange, TcpInfo, TcpState, seq,
 };
 use bloodhound_abi::{Errno, SimTime};
@@ -81,6 +81,7 @@ impl Stack {
                 config,
                 addresses: Vec::new(),
                 out: Vec::new(),
+                counters: Counters::default(),
                 watchers: 0,
                 noted: Vec::new(),
                 loopback: VecDeque::new(),
@@ -406,6 +407,11 @@ impl Stack {
             socket.held = now;
             self.held = self.held + now - before;
         }
+    }
+
+    /// What has been counted.
+    pub fn counters(&self) -> &Counters {
+        &self.net.counters
     }
 
     /// Whether packets or events wait to be taken.

@@ -177,6 +177,22 @@ pub(crate) fn fields(packet: &Packet) -> Header {
     }
 }
 
+/// Bytes of a packet with its header of IP, as [`ip_bytes`] makes them.
+pub(crate) fn len(packet: &Packet) -> usize {
+    let v6 = packet.dst.is_ipv6();
+    let ip = if v6 { V6_HEADER } else { V4_HEADER };
+    ip + match &packet.body {
+        Body::Tcp(s) => {
+            let options = if s.mss.is_some() { 4 } else { 0 } + if s.wscale.is_some() { 4 } else { 0 };
+            20 + options + s.payload.len()
+        }
+        Body::Udp(_, data) => 8 + data.len(),
+        // The header of the message, and the packet that it quotes.
+        Body::Icmp(..) => 8 + ip + 8,
+        Body::Raw(_, _, data) => data.len(),
+    }
+}
+
 /// What lies behind the header of IP.
 pub(crate) fn payload(packet: &Packet) -> Vec<u8> {
     let (src, dst) = (packet.src.ip(), packet.dst.ip());
@@ -240,6 +256,11 @@ fn type_and_code(kind: Unreachable, v6: bool) -> [u8; 2] {
         (Unreachable::Host, true) => [V6_UNREACHABLE, 3],
         (Unreachable::Port, true) => [V6_UNREACHABLE, 4],
     }
+}
+
+/// The type of all reports of a family that something cannot be reached.
+pub(crate) fn unreachable_type(v6: bool) -> u8 {
+    if v6 { V6_UNREACHABLE } else { UNREACHABLE }
 }
 
 /// What a report about these says: type, code, and the kind; `None` for others.

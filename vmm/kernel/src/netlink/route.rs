@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_net::Stack;
+use bloodhound_net::{LinkCounters, Stack};
 
 use super::inet6;
 use super::message::{DUMP, DUMP_FILTERED, MIN_TYPE, MULTI, Message, Request};
@@ -172,14 +172,26 @@ pub(super) fn mtu_and_state(i: &Interface) -> (u32, u8) {
     (i.mtu(), if i.is_loopback() { 0 } else { 6 })
 }
 
-fn link(request: &Request<'_>, port: u32, flags: u16, i: &Interface) -> Message {
+/// `struct rtnl_link_stats64`; `struct rtnl_link_stats` is the same with halves of the numbers.
+fn statistics(of: &LinkCounters) -> [u64; 25] {
+    let mut out = [0; 25];
+    let (received, sent) = (of.received, of.sent);
+    out[..4].copy_from_slice(&[received.packets, sent.packets, received.bytes, sent.bytes]);
+    out[8] = of.multicast;
+    out
+}
+
+fn link(asker: &Asker<'_>, request: &Request<'_>, flags: u16, i: &Interface) -> Message {
     let lo = i.is_loopback();
     let (mtu, state) = mtu_and_state(i);
     let broadcast = if lo { [0; 6] } else { [0xff; 6] };
+    let counters = statistics(&i.counters(asker.stack));
+    let halves: Vec<u8> = counters[..24].iter().flat_map(|value| (*value as u32).to_le_bytes()).collect();
+    let whole: Vec<u8> = counters.iter().flat_map(|value| value.to_le_bytes()).collect();
     // IFLA_TXQLEN, IFLA_OPERSTATE, IFLA_LINKMODE, IFLA_MTU, IFLA_GROUP, IFLA_PROMISCUITY,
     // IFLA_NUM_TX_QUEUES, IFLA_NUM_RX_QUEUES, IFLA_CARRIER, IFLA_CARRIER_CHANGES, IFLA_ADDRESS, IFLA_BROADCAST, IFLA_STATS64,
     // IFLA_STATS, IFLA_QDISC, IFLA_MAP
-    named(request, port, flags, 0, i)
+    named(request, asker.port, flags, 0, i)
         .word(13, 1000)
         .with(16, &[state])
         .with(17, &[0])
@@ -192,8 +204,8 @@ fn link(request: &Request<'_>, port: u32, flags: u16, i: &Interface) -> Message 
         .word(35, 0)
         .with(1, &i.hardware())
         .with(2, &broadcast)
-        .with(23, &[0; 200])
-        .with(7, &[0; 96])
+        .with(23, &whole)
+        .with(7, &halves)
         .with(6, b"noqueue\0")
         .with(14, &[0; 32])
 }
@@ -212,7 +224,7 @@ fn dump_links(asker: &Asker<'_>, request: &Request<'_>, all: &[Interface]) -> Re
         c::AF_INET6 => links.map(|i| inet6::link(request, asker.port, i)).collect(),
         // There are no bridges.
         AF_BRIDGE => Vec::new(),
-        _ => links.map(|i| link(request, asker.port, MULTI, i)).collect(),
+        _ => links.map(|i| link(asker, request, MULTI, i)).collect(),
     };
     Reply::Dump(out, 0)
 }
@@ -235,7 +247,7 @@ fn one_link(asker: &Asker<'_>, request: &Request<'_>, all: &[Interface]) -> Resu
         }
         _ => return Err(Errno::EINVAL),
     };
-    Ok(Reply::One(link(request, asker.port, 0, found.ok_or(Errno::ENODEV)?)))
+    Ok(Reply::One(link(asker, request, 0, found.ok_or(Errno::ENODEV)?)))
 }
 
 fn address(asker: &Asker<'_>, request: &Request<'_>, flags: u16, i: &Interface, at: (IpAddr, u8)) -> Message {

@@ -1,10 +1,7 @@
-//! Files that count what has happened: /proc/vmstat, /proc/softirqs, and netstat, snmp, snmp6 and softnet_stat of /proc/net, with the
-//! names of Linux 6.1 and in its order. What is not counted here is 0, as on a machine on which it has not happened.
-
-use bloodhound_net::{Proto, TcpState};
+//! Files that count what has happened: /proc/vmstat, /proc/softirqs and /proc/net/softnet_stat, with the names of Linux 6.1 and in its order. What
+//! is not counted here is 0, as on a machine on which it has not happened. Neighbours: `mib` counts packets.
 
 use super::{View, system};
-use crate::inet;
 
 /// `vmstat_text` of Linux, for one node with the zones of x86-64 and what the configuration has ([`super::config`]).
 const VM: &str = "nr_free_pages nr_zone_inactive_anon nr_zone_active_anon nr_zone_inactive_file nr_zone_active_file \
@@ -36,108 +33,15 @@ const VM: &str = "nr_free_pages nr_zone_inactive_anon nr_zone_active_anon nr_zon
     thp_zero_page_alloc_failed thp_swpout thp_swpout_fallback balloon_inflate balloon_deflate balloon_migrate swap_ra \
     swap_ra_hit direct_map_level2_splits direct_map_level3_splits nr_unstable";
 
-/// `snmp4_ipstats_list`, with what goes before it.
-const IP: &str = "Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams InUnknownProtos InDiscards \
-    InDelivers OutRequests OutDiscards OutNoRoutes ReasmTimeout ReasmReqds ReasmOKs ReasmFails FragOKs FragFails \
-    FragCreates";
-/// `icmpmibmap` and what is beside it.
-const ICMP: &str = "InMsgs InErrors InCsumErrors InDestUnreachs InTimeExcds InParmProbs InSrcQuenchs InRedirects \
-    InEchos InEchoReps InTimestamps InTimestampReps InAddrMasks InAddrMaskReps OutMsgs OutErrors OutDestUnreachs \
-    OutTimeExcds OutParmProbs OutSrcQuenchs OutRedirects OutEchos OutEchoReps OutTimestamps OutTimestampReps \
-    OutAddrMasks OutAddrMaskReps";
-/// `snmp4_tcp_list`.
-const TCP: &str = "RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets CurrEstab \
-    InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors";
-/// `snmp4_udp_list`.
-const UDP: &str = "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti \
-    MemErrors";
-/// `snmp4_net_list`.
-const TCP_EXT: &str = "SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled RcvPruned OfoPruned \
-    OutOfWindowIcmps LockDroppedIcmps ArpFilter TW TWRecycled TWKilled PAWSActive PAWSEstab DelayedACKs \
-    DelayedACKLocked DelayedACKLost ListenOverflows ListenDrops TCPHPHits TCPPureAcks TCPHPAcks TCPRenoRecovery \
-    TCPSackRecovery TCPSACKReneging TCPSACKReorder TCPRenoReorder TCPTSReorder TCPFullUndo TCPPartialUndo \
-    TCPDSACKUndo TCPLossUndo TCPLostRetransmit TCPRenoFailures TCPSackFailures TCPLossFailures TCPFastRetrans \
-    TCPSlowStartRetrans TCPTimeouts TCPLossProbes TCPLossProbeRecovery TCPRenoRecoveryFail TCPSackRecoveryFail \
-    TCPRcvCollapsed TCPBacklogCoalesce TCPDSACKOldSent TCPDSACKOfoSent TCPDSACKRecv TCPDSACKOfoRecv TCPAbortOnData \
-    TCPAbortOnClose TCPAbortOnMemory TCPAbortOnTimeout TCPAbortOnLinger TCPAbortFailed TCPMemoryPressures \
-    TCPMemoryPressuresChrono TCPSACKDiscard TCPDSACKIgnoredOld TCPDSACKIgnoredNoUndo TCPSpuriousRTOs TCPMD5NotFound \
-    TCPMD5Unexpected TCPMD5Failure TCPSackShifted TCPSackMerged TCPSackShiftFallback TCPBacklogDrop PFMemallocDrop \
-    TCPMinTTLDrop TCPDeferAcceptDrop IPReversePathFilter TCPTimeWaitOverflow TCPReqQFullDoCookies TCPReqQFullDrop \
-    TCPRetransFail TCPRcvCoalesce TCPOFOQueue TCPOFODrop TCPOFOMerge TCPChallengeACK TCPSYNChallenge \
-    TCPFastOpenActive TCPFastOpenActiveFail TCPFastOpenPassive TCPFastOpenPassiveFail TCPFastOpenListenOverflow \
-    TCPFastOpenCookieReqd TCPFastOpenBlackhole TCPSpuriousRtxHostQueues BusyPollRxPackets TCPAutoCorking \
-    TCPFromZeroWindowAdv TCPToZeroWindowAdv TCPWantZeroWindowAdv TCPSynRetrans TCPOrigDataSent TCPHystartTrainDetect \
-    TCPHystartTrainCwnd TCPHystartDelayDetect TCPHystartDelayCwnd TCPACKSkippedSynRecv TCPACKSkippedPAWS \
-    TCPACKSkippedSeq TCPACKSkippedFinWait2 TCPACKSkippedTimeWait TCPACKSkippedChallenge TCPWinProbe TCPKeepAlive \
-    TCPMTUPFail TCPMTUPSuccess TCPDelivered TCPDeliveredCE TCPAckCompressed TCPZeroWindowDrop TCPRcvQDrop \
-    TCPWqueueTooBig TCPFastOpenPassiveAltKey TcpTimeoutRehash TcpDuplicateDataRehash TCPDSACKRecvSegs \
-    TCPDSACKIgnoredDubious TCPMigrateReqSuccess TCPMigrateReqFailure";
-/// `snmp4_ipextstats_list`.
-const IP_EXT: &str = "InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InBcastPkts OutBcastPkts InOctets OutOctets \
-    InMcastOctets OutMcastOctets InBcastOctets OutBcastOctets InCsumErrors InNoECTPkts InECT1Pkts InECT0Pkts InCEPkts \
-    ReasmOverlaps";
-/// `snmp6_seq_show`.
-const SNMP6: &str = "Ip6InReceives Ip6InHdrErrors Ip6InTooBigErrors Ip6InNoRoutes Ip6InAddrErrors Ip6InUnknownProtos \
-    Ip6InTruncatedPkts Ip6InDiscards Ip6InDelivers Ip6OutForwDatagrams Ip6OutRequests Ip6OutDiscards Ip6OutNoRoutes \
-    Ip6ReasmTimeout Ip6ReasmReqds Ip6ReasmOKs Ip6ReasmFails Ip6FragOKs Ip6FragFails Ip6FragCreates Ip6InMcastPkts \
-    Ip6OutMcastPkts Ip6InOctets Ip6OutOctets Ip6InMcastOctets Ip6OutMcastOctets Ip6InBcastOctets Ip6OutBcastOctets \
-    Ip6InNoECTPkts Ip6InECT1Pkts Ip6InECT0Pkts Ip6InCEPkts Icmp6InMsgs Icmp6InErrors Icmp6OutMsgs Icmp6OutErrors \
-    Icmp6InCsumErrors Icmp6InDestUnreachs Icmp6InPktTooBigs Icmp6InTimeExcds Icmp6InParmProblems Icmp6InEchos \
-    Icmp6InEchoReplies Icmp6InGroupMembQueries Icmp6InGroupMembResponses Icmp6InGroupMembReductions \
-    Icmp6InRouterSolicits Icmp6InRouterAdvertisements Icmp6InNeighborSolicits Icmp6InNeighborAdvertisements \
-    Icmp6InRedirects Icmp6InMLDv2Reports Icmp6OutDestUnreachs Icmp6OutPktTooBigs Icmp6OutTimeExcds \
-    Icmp6OutParmProblems Icmp6OutEchos Icmp6OutEchoReplies Icmp6OutGroupMembQueries Icmp6OutGroupMembResponses \
-    Icmp6OutGroupMembReductions Icmp6OutRouterSolicits Icmp6OutRouterAdvertisements Icmp6OutNeighborSolicits \
-    Icmp6OutNeighborAdvertisements Icmp6OutRedirects Icmp6OutMLDv2Reports Udp6InDatagrams Udp6NoPorts Udp6InErrors \
-    Udp6OutDatagrams Udp6RcvbufErrors Udp6SndbufErrors Udp6InCsumErrors Udp6IgnoredMulti Udp6MemErrors \
-    UdpLite6InDatagrams UdpLite6NoPorts UdpLite6InErrors UdpLite6OutDatagrams UdpLite6RcvbufErrors \
-    UdpLite6SndbufErrors UdpLite6InCsumErrors UdpLite6MemErrors";
-
 /// "name value" for each, 0 where nothing is said.
 pub(super) fn value(of: &[(&str, i64)], name: &str) -> i64 {
     of.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value)
 }
 
-/// Two lines, of names and of values.
-fn pair(group: &str, names: &str, values: &[(&str, i64)]) -> String {
-    let values: String = names.split(' ').map(|name| format!(" {}", value(values, name))).collect();
-    format!("{group}: {names}\n{group}:{values}\n")
-}
-
-/// "the Simple Network Management Protocol (SNMP) agent [...] IP, ICMP, TCP, and UDP management information bases" (proc(5)).
-pub(super) fn snmp(view: &View<'_>) -> String {
-    // TCP_MIB_CURRESTAB: those that are established or wait to be closed.
-    let current = [false, true].into_iter().flat_map(|v6| inet::infos(view.node, view.net(), Proto::Tcp, v6));
-    let current = current.filter(|s| matches!(s.state, TcpState::Established | TcpState::CloseWait)).count();
-    let tcp = [
-        ("RtoAlgorithm", 1),
-        ("RtoMin", 200),
-        ("RtoMax", 120_000),
-        ("MaxConn", -1),
-        ("CurrEstab", current as i64),
-    ];
-    [
-        // 2: it forwards nothing.
-        pair("Ip", IP, &[("Forwarding", 2), ("DefaultTTL", 64)]),
-        pair("Icmp", ICMP, &[]),
-        pair("Tcp", TCP, &tcp),
-        pair("Udp", UDP, &[]),
-        pair("UdpLite", UDP, &[]),
-    ]
-    .concat()
-}
-
-pub(super) fn netstat(_: &View<'_>) -> String {
-    pair("TcpExt", TCP_EXT, &[]) + &pair("IpExt", IP_EXT, &[])
-}
-
-pub(super) fn snmp6(_: &View<'_>) -> String {
-    SNMP6.split(' ').map(|name| format!("{name:<32}\t0\n")).collect()
-}
-
 /// Of each processor: packets that it has handled and dropped, and more (`softnet_seq_show`).
-pub(super) fn softnet_stat(_: &View<'_>) -> String {
-    ["00000000"; 13].join(" ") + "\n"
+pub(super) fn softnet_stat(view: &View<'_>) -> String {
+    let handled: u64 = view.stack().counters().ip.iter().map(|ip| ip.received.packets).sum();
+    format!("{:08x} {}\n", handled as u32, ["00000000"; 12].join(" "))
 }
 
 pub(super) fn softirqs(_: &View<'_>) -> String {

@@ -1,8 +1,9 @@
-//! /sys/class/net: a directory for each interface of the network namespace, with what never changes of it. Its counters are 0, as those of /proc/net/dev.
+//! /sys/class/net: a directory for each interface of the network namespace, with what it is and what it has counted.
 //!
 //! Neighbours: `sysfs` has the rest of /sys; [`crate::inet`] knows the interfaces.
 
 use bloodhound_abi::Errno;
+use bloodhound_net::LinkCounters;
 
 use super::{Entry, View};
 use crate::inet::{Interface, interfaces};
@@ -103,9 +104,22 @@ pub(super) fn text(view: &View<'_>, path: &str) -> Result<Vec<u8>, Errno> {
     let all = interfaces(view.stack());
     let interface = all.iter().find(|interface| interface.name == name).ok_or(Errno::ENOENT)?;
     if rest.starts_with(STATISTICS) {
-        return Ok(b"0\n".to_vec());
+        let counter = rest.rsplit('/').next().unwrap_or_default();
+        return Ok(format!("{}\n", link_counter(&interface.counters(view.stack()), counter)).into_bytes());
     }
     Ok(format!("{}\n", attribute(interface, rest)?).into_bytes())
+}
+
+/// A counter by its name. Packets are lost on links and in queues, not at an interface, and none is damaged there.
+fn link_counter(counters: &LinkCounters, name: &str) -> u64 {
+    match name {
+        "rx_packets" => counters.received.packets,
+        "rx_bytes" => counters.received.bytes,
+        "tx_packets" => counters.sent.packets,
+        "tx_bytes" => counters.sent.bytes,
+        "multicast" => counters.multicast,
+        _ => 0,
+    }
 }
 
 fn attribute(interface: &Interface, name: &str) -> Result<String, Errno> {

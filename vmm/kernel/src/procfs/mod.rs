@@ -14,6 +14,7 @@ mod knobs;
 mod mem;
 pub(crate) use mem::Shows;
 mod memory;
+mod mib;
 mod net;
 pub(crate) mod nsfs;
 mod process;

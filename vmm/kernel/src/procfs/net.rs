@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bloodhound_net::Proto;
 
 use super::Source::{Make, Text};
-use super::{Table, View, counters, system};
+use super::{Table, View, counters, mib, system};
 use crate::inet;
 
 pub(super) const TABLE: Table = &[
@@ -13,7 +13,7 @@ pub(super) const TABLE: Table = &[
     ("dev", Make(dev)),
     ("fib_trie", Text("")),
     ("if_inet6", Make(if_inet6)),
-    ("netstat", Make(counters::netstat)),
+    ("netstat", Make(mib::netstat)),
     ("packet", Make(packet)),
     ("protocols", Text("")),
     ("icmp", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Icmp, false))),
@@ -21,8 +21,8 @@ pub(super) const TABLE: Table = &[
     ("raw", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Raw, false))),
     ("raw6", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Raw, true))),
     ("route", Make(route)),
-    ("snmp", Make(counters::snmp)),
-    ("snmp6", Make(counters::snmp6)),
+    ("snmp", Make(mib::snmp)),
+    ("snmp6", Make(mib::snmp6)),
     ("sockstat", Make(sockstat)),
     (
         "sockstat6",
@@ -82,12 +82,18 @@ fn dev(view: &View<'_>) -> String {
     let mut out = "Inter-|   Receive                                                |  Transmit\n face |bytes    packets \
                    errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n"
         .to_string();
-    for (name, _) in interfaces(view) {
-        out.push_str(&format!("{name:>6}: "));
-        for (i, width) in [7, 7, 4, 4, 4, 5, 10, 9, 8, 7, 4, 4, 4, 5, 7, 10].into_iter().enumerate() {
-            out.push_str(&format!("{}{:>width$}", if i == 0 { "" } else { " " }, 0));
-        }
-        out.push('\n');
+    for interface in inet::interfaces(view.stack()) {
+        let of = interface.counters(view.stack());
+        let (received, sent) = (of.received, of.sent);
+        // dev_seq_printf_stats.
+        out.push_str(&format!(
+            "{:>6}: {:7} {:7} {:4} {:4} {:4} {:5} {:10} {:9} ",
+            interface.name, received.bytes, received.packets, 0, 0, 0, 0, 0, of.multicast
+        ));
+        out.push_str(&format!(
+            "{:8} {:7} {:4} {:4} {:4} {:5} {:7} {:10}\n",
+            sent.bytes, sent.packets, 0, 0, 0, 0, 0, 0
+        ));
     }
     out
 }

@@ -142,6 +142,7 @@ impl Conn {
 
     /// Retransmits the first unacknowledged segment (fast retransmit).
     pub(super) fn resend_first(&mut self, cx: &mut Cx<'_>) {
+        cx.net.counters.tcp.fast_retransmits += 1;
         let end = self.send_again(self.snd_una, cx);
         if before(self.resend_nxt, self.snd_nxt) {
             self.resend_nxt = later(self.resend_nxt, end);
@@ -155,6 +156,7 @@ impl Conn {
         let fin = self.fin_sent && from + u64::from(len) == self.snd.end();
         self.rtt.spoil();
         self.total_retrans += 1;
+        cx.net.counters.tcp.resent += 1;
         let payload = self.snd.slice(from, len as usize);
         self.transmit_data(seq, payload, true, fin, cx);
         seq.wrapping_add(len + u32::from(fin))

@@ -20,6 +20,7 @@ impl Conn {
         if due(&mut self.delack_at) && self.ack_owed {
             // A delayed acknowledgement that had to be sent means no reply was coming: leave interactive mode.
             self.pingpong = false;
+            cx.net.counters.tcp.delayed_acks += 1;
             self.send_ack(cx);
         }
         if due(&mut self.rtx_at) {
@@ -62,12 +63,15 @@ impl Conn {
         }
         if self.retransmits == 0 {
             self.retrans_since = cx.now;
+            cx.net.counters.tcp.timeouts += 1;
         }
         self.retransmits += 1;
         match self.state {
             TcpState::SynSent | TcpState::SynRecv => {
                 self.rtt.spoil();
                 self.total_retrans += 1;
+                cx.net.counters.tcp.resent += 1;
+                cx.net.counters.tcp.resent_syns += 1;
                 self.send_syn(cx);
             }
             _ => {
@@ -165,6 +169,7 @@ impl Conn {
                 return;
             }
             self.send_probe(cx);
+            cx.net.counters.tcp.keep_alives += 1;
             self.keep_probes += 1;
             u64::from(cx.c.opts.keepintvl) * SECS
         };

@@ -49,6 +49,7 @@ impl Stack {
         // What shutdown(2) closed before stays closed.
         self.hold_port(id);
         self.conns.insert(pair, id);
+        self.net.counters.tcp.active_opens += 1;
         let (kind, mut cx) = self.with_cx(id, now)?;
         *kind = Kind::Conn(Box::new(Conn::open(pair.0, pair.1, iss, &mut cx)));
         self.settle(id, now);

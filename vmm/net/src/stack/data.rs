@@ -193,11 +193,21 @@ impl Stack {
         }
         udp.drop_damaged();
         let next = if peek { udp.peek(None).map(|(datagram, _)| datagram) } else { udp.pop() };
-        match next {
-            Some(datagram) => {
-                Ok(Datagram { src: shown(datagram.src, c.v6), dst: shown(datagram.dst, c.v6), ..datagram })
-            }
-            None => Err(Errno::EAGAIN),
+        let (proto, v6, damaged) = (c.proto, c.v6, std::mem::take(&mut udp.found_damaged));
+        self.count_read(proto, next.as_ref().filter(|_| !peek), damaged);
+        let datagram = next.ok_or(Errno::EAGAIN)?;
+        Ok(Datagram { src: shown(datagram.src, v6), dst: shown(datagram.dst, v6), ..datagram })
+    }
+
+    /// Counts what a program has read of UDP, and how many damaged datagrams it came across.
+    fn count_read(&mut self, proto: Proto, read: Option<&Datagram>, damaged: [u64; 2]) {
+        if !matches!(proto, Proto::Udp | Proto::UdpLite) {
+            return;
+        }
+        for v6 in [false, true] {
+            let counters = self.net.counters.udp_of(proto, v6);
+            counters.received += u64::from(read.is_some_and(|datagram| datagram.src.is_ipv6() == v6));
+            counters.damaged += damaged[usize::from(v6)];
         }
     }
 
@@ -210,8 +220,11 @@ impl Stack {
         if let Some(error) = c.take_error() {
             return Err(error);
         }
-        let (datagram, before) = udp.peek(Some(offset)).ok_or(Errno::EAGAIN)?;
-        let (src, dst) = (shown(datagram.src, c.v6), shown(datagram.dst, c.v6));
+        let next = udp.peek(Some(offset));
+        let (proto, v6, damaged) = (c.proto, c.v6, std::mem::take(&mut udp.found_damaged));
+        self.count_read(proto, None, damaged);
+        let (datagram, before) = next.ok_or(Errno::EAGAIN)?;
+        let (src, dst) = (shown(datagram.src, v6), shown(datagram.dst, v6));
         Ok((Datagram { src, dst, ..datagram }, before))
     }
 }

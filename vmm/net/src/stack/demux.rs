@@ -17,10 +17,8 @@ use std::net::{IpAddr, SocketAddr};
 impl Stack {
     /// A packet from the fabric arrives. One for an address that the node does not have is ignored.
     pub fn input(&mut self, packet: Packet, now: SimTime) {
-        if self.net.watchers > 0 {
-            let interface = self.net.arrived_at(packet.dst.ip(), packet.src.ip());
-            self.net.note(&packet, interface, None, false, now);
-        }
+        let interface = self.net.arrived_at(packet.dst.ip(), packet.src.ip());
+        self.net.note(&packet, interface, None, false, now);
         if !self.is_martian(&packet) {
             self.take_in(packet, now);
         }
@@ -44,15 +42,20 @@ impl Stack {
             return;
         }
         let taken = self.copy_to_raw(&packet, now);
+        self.net.counters.ip[usize::from(packet.dst.is_ipv6())].delivered += 1;
         match &packet.body {
             Body::Tcp(seg) => self.input_tcp(pair, seg, packet.place, now),
             Body::Udp(header, data) => self.input_udp(pair, (*header, data.clone()), packet.place, now),
-            Body::Icmp(kind, proto) => self.input_icmp(pair, *kind, *proto, now),
+            Body::Icmp(kind, proto) => {
+                self.net.counters.report_comes(packet.dst.is_ipv6());
+                self.input_icmp(pair, *kind, *proto, now);
+            }
             Body::Raw(..) => self.input_raw(&packet, taken, now),
         }
     }
 
     pub(super) fn input_tcp(&mut self, pair: Pair, seg: &Segment, place: Place, now: SimTime) {
+        self.net.counters.tcp.received += 1;
         if let Some(id) = self.conns.get(&pair).copied()
             && let Some(socket) = self.sockets.get_mut(&id)
         {
@@ -109,8 +112,10 @@ impl Stack {
         let iss = self.initial_seq(pair, now);
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Listen(listener) = &mut socket.kind else { return };
-        if listener.is_full() || listener.requests.len() as u64 >= u64::from(self.net.config.max_syn_backlog)
-        {
+        let is_full = listener.is_full();
+        if is_full || listener.requests.len() as u64 >= u64::from(self.net.config.max_syn_backlog) {
+            self.net.counters.tcp.listen_overflows += u64::from(is_full);
+            self.net.counters.tcp.listen_drops += 1;
             return;
         }
         let request = Request {
@@ -129,6 +134,11 @@ impl Stack {
         self.conns.insert(pair, id);
         self.send_syn_ack(id, pair, now);
         self.settle(id, now);
+    }
+
+    fn resend_syn_ack(&mut self, id: SocketId, pair: Pair, now: SimTime) {
+        self.net.counters.tcp.resent_by_listeners += 1;
+        self.send_syn_ack(id, pair, now);
     }
 
     fn send_syn_ack(&mut self, id: SocketId, pair: Pair, now: SimTime) {
@@ -158,7 +168,7 @@ impl Stack {
         let has = |flag| seg.flags.contains(flag);
         let expected = request.irs.wrapping_add(1);
         if has(Flags::SYN) && !has(Flags::ACK) && !has(Flags::RST) && seg.seq == request.irs {
-            self.send_syn_ack(id, pair, now);
+            self.resend_syn_ack(id, pair, now);
             return;
         }
         let window_end = expected.wrapping_add(65535);
@@ -171,6 +181,8 @@ impl Stack {
             return;
         }
         if has(Flags::RST) {
+            self.net.counters.tcp.attempts_failed += 1;
+            self.net.counters.tcp.embryonic_resets += 1;
             listener.requests.remove(&pair);
             self.forget_pair(pair, id);
             self.settle(id, now);
@@ -185,7 +197,10 @@ impl Stack {
         }
         // The last acknowledgement of the handshake is ignored while the accept queue is full
         // (tcp_abort_on_overflow = 0): the SYN-ACK is sent again until there is room.
-        if !listener.is_full() {
+        if listener.is_full() {
+            self.net.counters.tcp.listen_overflows += 1;
+            self.net.counters.tcp.listen_drops += 1;
+        } else {
             listener.requests.remove(&pair);
             self.open_child(id, pair, &request, seg, now);
         }
@@ -201,6 +216,7 @@ impl Stack {
         common.bound_addr = listener.common.bound_addr;
         common.bound_port = listener.common.bound_port;
         common.unaccepted = true;
+        self.net.counters.tcp.passive_opens += 1;
         let child = self.insert(common, Kind::Idle);
         self.hold_port(child);
         self.conns.insert(pair, child);
@@ -237,7 +253,7 @@ impl Stack {
             if expired {
                 self.drop_request(id, pair);
             } else {
-                self.send_syn_ack(id, pair, now);
+                self.resend_syn_ack(id, pair, now);
             }
         }
     }
@@ -291,25 +307,29 @@ impl Stack {
     ) {
         let interface = self.net.interface_of(pair.0.ip()).unwrap_or(LOOPBACK);
         let Some(id) = self.best_match(self.holders(header.proto(), pair.0.port()), pair) else {
+            let counters = self.net.counters.udp_of(header.proto(), pair.0.is_ipv6());
             // "No socket. Drop packet silently, if checksum is wrong" (__udp4_lib_rcv).
             if header.damaged {
+                counters.damaged += 1;
                 return;
             }
+            counters.no_port += 1;
             let body = Body::Icmp(Unreachable::Port, header.proto());
             self.net.emit(Packet { src: pair.0, dst: pair.1, body, place }, now);
             return;
         };
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Udp(udp) = &mut socket.kind else { return };
-        if udp.push(
-            Datagram { src: pair.1, dst: pair.0, interface, header, at: now, data, peeked: false },
-            socket.common.opts.rcvbuf,
-        ) {
+        let datagram = Datagram { src: pair.1, dst: pair.0, interface, header, at: now, data, peeked: false };
+        if udp.push(datagram, socket.common.opts.rcvbuf) {
             socket.common.wake(ReadyFlags::READ);
+        } else {
+            self.net.counters.udp_of(header.proto(), pair.0.is_ipv6()).no_room += 1;
         }
         self.settle(id, now);
     }
 
+    /// A report that a packet of a protocol could not be delivered.
     pub(super) fn input_icmp(&mut self, pair: Pair, kind: Unreachable, proto: Proto, now: SimTime) {
         let error = super::raw::error_of(kind);
         let id = match proto {

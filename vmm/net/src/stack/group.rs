@@ -209,6 +209,7 @@ impl Stack {
             return;
         }
         self.copy_to_raw(&packet, now);
+        self.net.counters.ip[usize::from(packet.dst.is_ipv6())].delivered += 1;
         let (src, dst) = (packet.src, packet.dst);
         match &packet.body {
             Body::Udp(header, data) => self.input_group((dst, src), (*header, data.clone()), now),
@@ -240,6 +241,8 @@ impl Stack {
                 Datagram { src, dst, interface, header, at: now, data: data.clone(), peeked: false };
             if udp.push(datagram, socket.common.opts.rcvbuf) {
                 socket.common.wake(ReadyFlags::READ);
+            } else {
+                self.net.counters.udp_of(header.proto(), dst.is_ipv6()).no_room += 1;
             }
             self.settle(id, now);
         }

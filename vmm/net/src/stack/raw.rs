@@ -210,6 +210,9 @@ impl Stack {
             }
             number if number == wire::icmp_of(dst.is_ipv6()) => self.input_icmp_message(packet, data, now),
             _ if !taken => {
+                let ip = &mut self.net.counters.ip[usize::from(dst.is_ipv6())];
+                ip.delivered -= 1;
+                ip.unknown_protocol += 1;
                 // ICMP_PROT_UNREACH, and ICMPv6's "unrecognized Next Header type encountered".
                 let kind = if dst.is_ipv6() { [4, 1] } else { [wire::UNREACHABLE, 2] };
                 let message = wire::error(kind, &wire::ip_bytes(packet), (dst, src));
@@ -222,10 +225,12 @@ impl Stack {
     /// A message of ICMP or ICMPv6.
     pub(super) fn input_icmp_message(&mut self, packet: &Packet, data: &Bytes, now: SimTime) {
         let (src, dst) = (packet.src.ip(), packet.dst.ip());
+        let v6 = dst.is_ipv6();
+        self.net.counters.icmp_comes(data.first().copied().unwrap_or(u8::MAX), v6);
         if data.len() < ICMP_HEADER || !wire::is_right_icmp(src, dst, data) {
+            self.net.counters.icmp[usize::from(v6)].errors += 1;
             return;
         }
-        let v6 = dst.is_ipv6();
         match (data[0], v6) {
             // net.ipv4.icmp_echo_ignore_broadcasts = 1; a group of IPv6 is answered from an address of the node.
             (wire::ECHO, false) if stands_for_many(dst) || self.net.is_broadcast(dst) => {}

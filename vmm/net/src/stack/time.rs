@@ -55,6 +55,12 @@ impl Stack {
             // Packets to groups of other interfaces come back without passing one (PACKET_LOOPBACK).
             if !self.is_group(packet.dst.ip()) || self.net.arrived_by(packet.src.ip()) == LOOPBACK {
                 self.net.note(&packet, LOOPBACK, None, false, now);
+            } else {
+                self.net.counters.comes_in(
+                    &packet,
+                    0,
+                    packet.dst.is_ipv4() && !packet.dst.ip().is_multicast(),
+                );
             }
             self.take_in(packet, now);
         }
@@ -67,6 +73,7 @@ impl Stack {
             Kind::Conn(conn) => conn.on_time(&mut cx),
             Kind::Listen(_) => self.resend_requests(id, now),
             Kind::TimeWait(_) => {
+                self.net.counters.tcp.time_waits += 1;
                 self.remove(id);
                 return;
             }
@@ -124,7 +131,11 @@ impl Stack {
     fn note_state(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get_mut(&id).filter(|s| s.common.proto == Proto::Tcp) else { return };
         let state = socket.state();
-        if state != std::mem::replace(&mut socket.common.told, state) {
+        let before = std::mem::replace(&mut socket.common.told, state);
+        if state != before {
+            if state == TcpState::Close {
+                self.net.counters.tcp.ended(before);
+            }
             let c = &socket.common;
             self.changes.push(StateChange { id, local: c.local, peer: c.peer, state });
         }
@@ -133,6 +144,7 @@ impl Stack {
     /// Notes that a socket is gone.
     pub(super) fn note_end(&mut self, id: SocketId, common: &Common) {
         if common.told != TcpState::Close {
+            self.net.counters.tcp.ended(common.told);
             let (local, peer) = (common.local, common.peer);
             self.changes.push(StateChange { id, local, peer, state: TcpState::Close });
         }
