@@ -113,8 +113,13 @@ static void levels_and_edges(void)
 	REQUIRE(ctl(ep, EPOLL_CTL_ADD, b[1], EPOLLOUT | EPOLLET, 30) == 0);
 	CHECK(ready(ep) == 1 && got[0].events == EPOLLOUT);
 	CHECK_EQ(ready(ep), 0);
+	/* More room is news where there was none. */
+	REQUIRE(write(b[1], "x", 1) == 1 && read(b[0], two, 1) == 1);
+	CHECK_EQ(ready(ep), 0);
 	static char fill[70000];
 	REQUIRE(write(b[1], fill, sizeof fill) > 0);
+	CHECK_EQ(ready(ep), 0);
+	REQUIRE(read(b[0], two, 1) == 1);
 	CHECK_EQ(ready(ep), 0);
 	static char drain[70000];
 	REQUIRE(read(b[0], drain, sizeof drain) > 0);

@@ -296,6 +296,8 @@ impl Ctx<'_> {
             }
             return Err(Wait::object(Object::Pipe(pipe)).into());
         }
+        // "We only wake up writers if the pipe was full when we started reading" (the kernel's pipe_read): who watches for room by its edge hears of no other read.
+        let was_full = p.free_slots() == 0;
         let mut done = 0;
         while done < to.len() {
             let Some(front) = self.node.pipes[pipe].front() else { break };
@@ -309,12 +311,11 @@ impl Ctx<'_> {
                 break;
             }
         }
-        self.node.pipe_async(pipe, false);
-        if done == 0 {
-            return Err(Errno::EFAULT.into());
+        if was_full {
+            self.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
         }
-        self.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
-        Ok(done)
+        self.node.pipe_async(pipe, false);
+        if done == 0 { Err(Errno::EFAULT.into()) } else { Ok(done) }
     }
 
     /// write(2) to a pipe, from `done` on; blocks until all is written ("a write(2) of more than PIPE_BUF bytes may be
