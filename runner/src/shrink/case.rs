@@ -170,8 +170,8 @@ pub fn drawn_anew(ran: &Ran, log: &Log, concerns: &[Concern], nth: u64) -> Log {
 }
 
 /// The log of a run whose workload and faults are over when this virtual time is: of what comes later nothing is left but the end of the run.
-pub fn cut(outcome: &Outcome, at: SimTime) -> Log {
-    let mut log = (*outcome.decisions).clone();
+pub fn cut(outcome: &Outcome, log: &Log, at: SimTime) -> Log {
+    let mut log = log.clone();
     let scenario = &outcome.scenario;
     let ready = ready(outcome);
     let mut end = |site: Site, begin: SimTime, configured: u64| {
@@ -261,6 +261,9 @@ pub fn plain_in_blocks(choices: &[Choice], switches: &[ForcedSwitch], block: usi
 /// An operation of a client, and what takes it out.
 pub struct Done<'a> {
     pub operation: &'a Operation,
+    /// Whose it is, and how many operations this worker has begun before.
+    pub worker: u32,
+    pub nth: u64,
     pub out: Element,
 }
 
@@ -281,7 +284,7 @@ pub fn operations(outcome: &Outcome) -> Vec<Done<'_>> {
         let end = operation.complete.unwrap_or(operation.invoke.after(config.timeout_ns));
         let value = end.0.saturating_sub(operation.invoke.0).clamp(1, WORD - 1);
         let out = Edit::Set(site(*nth), Override { bound: WORD, value });
-        elements.push(Done { operation, out: vec![out] });
+        elements.push(Done { operation, worker, nth: *nth, out: vec![out] });
         *nth += 1;
     }
     // A violation is mostly about one key. The order is stable.

@@ -3,6 +3,7 @@
 //! The finding is run again first; then `search` runs what its log says with less and less in it ([`case`]), on workers ([`pool`]), as long as it fails in the same
 //! way ([`crate::group`]). What is left is run twice more as a replay does it, and written with a story ([`story`]). All of that is [`order`], which `test` does too.
 
+mod afresh;
 pub mod case;
 mod luck;
 mod moved;
@@ -29,7 +30,7 @@ use crate::{cli, cpus, exit};
 use order::{Limits, Order};
 
 /// Most runs of a search that nobody limits.
-const RUNS: u32 = 400;
+const RUNS: u32 = 1000;
 /// Its time: a minute.
 const TIME: Duration = Duration::from_secs(60);
 
@@ -38,7 +39,7 @@ const TIME: Duration = Duration::from_secs(60);
 pub struct Args {
     #[command(flatten)]
     of: OfFinding,
-    /// Most runs that the search may make (default: 400, within a minute)
+    /// Most runs that the search may make (default: 1000, within a minute)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
     /// Be ready after about so much host time (for example 10m), with what is left by then (default: 1m, or none if --runs is given)

@@ -68,6 +68,8 @@ struct Found {
     dimensions: Vec<Dimension>,
     /// When faults may begin.
     windows: Vec<Window>,
+    /// It is another run than that of the finding.
+    drawn_anew: bool,
     /// Why it ended before all was tried, if so.
     early: Option<&'static str>,
 }
@@ -82,7 +84,8 @@ impl Order<'_> {
         if self.says {
             output::eprint(&format!("bloodhound: shrinking seed {}: {target}\n", record.seed));
         }
-        let Found { ran, runs, dimensions, windows, early } = self.search(&target, &record, log)?;
+        let Found { ran, runs, dimensions, windows, drawn_anew, early } =
+            self.search(&target, &record, log)?;
         let session = (self.afresh)()?;
         let log = case::settled(&ran);
         let (outcome, second) = self.twice(&session, &log, &target, &ran.outcome)?;
@@ -91,7 +94,8 @@ impl Order<'_> {
             return Err(finding::differs("the second replay", &second, &outcome.digest));
         };
         let (dimensions, windows, original) = (&dimensions[..], &windows[..], &record);
-        let told = Told { original, outcome: &outcome, violation, dimensions, windows, runs, early };
+        let told =
+            Told { original, outcome: &outcome, violation, dimensions, windows, runs, drawn_anew, early };
         let text = story::text(&told);
         let platform = self.chosen.record();
         finding::save_shrunk(self.out, &record, &session, (&outcome, violation), platform, &text).map_err(
@@ -141,7 +145,7 @@ impl Order<'_> {
         search.all()?;
         // What was cut short fails to its end as well, for a violation is not taken back. If it did not, the finding itself is what is left.
         let left = search.until_its_end()?;
-        let Search { runs: made, late, mut dimensions, mut windows, .. } = search;
+        let Search { runs: made, late, mut dimensions, mut windows, drawn_anew, .. } = search;
         let open = dimensions.iter().any(|dimension| !dimension.minimal);
         let early = match &left {
             None => {
@@ -156,7 +160,8 @@ impl Order<'_> {
             dimensions.iter_mut().for_each(|d| (d.after, d.minimal) = (d.before, false));
             windows.clear();
         }
-        Ok(Found { ran: left.unwrap_or(original), runs: made, dimensions, windows, early })
+        let drawn_anew = drawn_anew && left.is_some();
+        Ok(Found { ran: left.unwrap_or(original), runs: made, dimensions, windows, drawn_anew, early })
     }
 
     /// Runs what is left twice as `replay` does, each time from a boot of its own, both at the same time.

@@ -39,6 +39,8 @@ const OPERATIONS: u32 = 90;
 const WHOLE: u32 = 100;
 /// So often other draws may be of no use, before no more are tried.
 const VAIN: u32 = 8;
+/// So many other runs may be made smaller in place of the finding's own.
+const OTHERS: u32 = 3;
 /// Runs that failed and may be looked at next.
 const REMEMBERED: usize = 8;
 
@@ -59,6 +61,8 @@ pub struct Search<'a> {
     pub target: Target,
     /// The run that fails with what is left; its choices are known.
     pub ran: Ran,
+    /// The run of the finding.
+    pub(super) first: Ran,
     /// Runs that were made, and how many there may be.
     pub runs: u32,
     pub budget: u32,
@@ -70,7 +74,11 @@ pub struct Search<'a> {
     /// It says on standard error how far it is.
     says: bool,
     /// Candidates may fail at any time, and not only where the best run does.
-    whole: bool,
+    pub(super) whole: bool,
+    /// How often other runs were looked for.
+    others: u32,
+    /// What is made smaller is such a run.
+    pub drawn_anew: bool,
     /// Other draws that were tried.
     pub(super) tries: u64,
     /// Runs that failed, the last one first.
@@ -87,6 +95,7 @@ impl<'a> Search<'a> {
         Search {
             pool,
             target,
+            first: ran.clone(),
             ran,
             runs: 1,
             budget,
@@ -95,6 +104,8 @@ impl<'a> Search<'a> {
             dimensions: Vec::new(),
             says,
             whole: true,
+            others: 0,
+            drawn_anew: false,
             tries: 0,
             failed: Vec::new(),
             windows: Vec::new(),
@@ -117,6 +128,24 @@ impl<'a> Search<'a> {
         }
         self.shorten()?;
         self.share(FAULTS);
+        self.which_faults()?;
+        if case::faults(&self.ran).len() > FEW {
+            self.another_run(false)?;
+        }
+        self.which_operations(true)?;
+        self.share(WHOLE);
+        self.what_is_left()?;
+        while self.is_large() && self.another_run(true)? {
+            self.what_is_left()?;
+        }
+        self.fewer_faults()?;
+        self.times()?;
+        self.cut(false)
+    }
+
+    /// Leaves out faults, in runs to the end.
+    fn which_faults(&mut self) -> Result<(), Failure> {
+        self.whole = true;
         // With all operations, for each of them may show what is wrong, and to the end of the run: with fewer faults it fails later, if at all.
         self.faults(self.budget)?;
         self.lucky_faults()?;
@@ -124,7 +153,11 @@ impl<'a> Search<'a> {
             self.untangle()?;
         }
         self.whole = false;
-        self.cut(true)?;
+        self.cut(true)
+    }
+
+    /// Leaves out operations, of a run whose network and scheduler are as plain as that needs; or goes on with another run, if there may be one.
+    fn which_operations(&mut self, or_another: bool) -> Result<(), Failure> {
         self.plainest()?;
         // A fault that comes just in time is too late in a run in which packets come at other times.
         let in_time = !self.is_plain();
@@ -139,6 +172,9 @@ impl<'a> Search<'a> {
         self.surprises("network", &[Concern::Network], self.left() / 3)?;
         self.share(OPERATIONS);
         self.concerned()?;
+        if or_another && self.is_large() && self.another_run(true)? {
+            return Ok(());
+        }
         self.moved_operations()?;
         // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
         self.operations(self.left() / 2)?;
@@ -146,18 +182,42 @@ impl<'a> Search<'a> {
             self.narrow_times(self.left() / 4)?;
             self.operations(self.left() / 2)?;
         }
-        self.lucky_operations()?;
-        self.share(WHOLE);
+        self.lucky_operations()
+    }
+
+    /// Makes plain what may be, and asks once more for what was needed only for the times of something that is gone by now. These dimensions are cheap, and say
+    /// more.
+    fn what_is_left(&mut self) -> Result<(), Failure> {
         self.hits(self.budget)?;
-        // The last dimensions are cheap, and say more.
         self.plain(self.budget)?;
         self.parameters()?;
-        // What was needed only for the times of something that is gone by now.
         self.faults(self.budget)?;
-        self.operations(self.budget)?;
-        self.fewer_faults()?;
-        self.times()?;
-        self.cut(false)
+        self.operations(self.budget)
+    }
+
+    /// Makes another run smaller that fails in the same way, its faults and, if it is asked for, its operations. Whether there is one of which less is left.
+    fn another_run(&mut self, with_operations: bool) -> Result<bool, Failure> {
+        while self.others < OTHERS {
+            self.others += 1;
+            let before = (self.ran.clone(), self.dimensions.clone(), self.drawn_anew);
+            let windows = std::mem::take(&mut self.windows);
+            let found = self.afresh()?;
+            if found {
+                self.which_faults()?;
+                if with_operations {
+                    self.which_operations(false)?;
+                }
+            } else {
+                // Others would hardly be found either.
+                self.others = OTHERS;
+            }
+            if found && excess(&self.ran) < excess(&before.0) {
+                return Ok(true);
+            }
+            (self.ran, self.dimensions, self.drawn_anew) = before;
+            self.windows = windows;
+        }
+        Ok(false)
     }
 
     /// Leaves out faults that are needed only for the times of other ones, in runs to the end: when delays, turns and the amounts of faults are as plain as
@@ -204,6 +264,8 @@ impl<'a> Search<'a> {
 
     /// From now on no run begins when so many hundredths of the time are over: what comes next must not have all of it.
     fn share(&mut self, hundredths: u32) {
+        // Another run has what the first one has left.
+        let hundredths = if self.others > 0 { hundredths.max(OPERATIONS) } else { hundredths };
         if let Some((from, to)) = self.time {
             self.pool.end_at(Some(from + to.saturating_duration_since(from) * hundredths / WHOLE));
             self.late = false;
@@ -226,7 +288,7 @@ impl<'a> Search<'a> {
     }
 
     /// How the best run fails.
-    fn violation(&self) -> Option<&Violation> {
+    pub(super) fn violation(&self) -> Option<&Violation> {
         self.target.violated(&self.ran.outcome)
     }
 
@@ -243,7 +305,11 @@ impl<'a> Search<'a> {
     /// Ends workload and faults where the violation is, or a little later, so that a candidate may fail later.
     fn cut(&mut self, with_slack: bool) -> Result<(), Failure> {
         let Some(at) = self.violation().map(|violation| violation.at) else { return Ok(()) };
-        let log = case::cut(&self.ran.outcome, if with_slack { self.until() } else { at.after(1) });
+        let log = case::cut(
+            &self.ran.outcome,
+            &self.ran.outcome.decisions,
+            if with_slack { self.until() } else { at.after(1) },
+        );
         if self.left() > 1 && log != *self.ran.outcome.decisions {
             self.look(log)?;
         }
@@ -259,7 +325,7 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let parts = [8, 4, 2].map(|part| begin.after(end.0.saturating_sub(begin.0) / part));
-        let logs: Vec<Log> = parts.iter().map(|at| case::cut(outcome, *at)).collect();
+        let logs: Vec<Log> = parts.iter().map(|at| case::cut(outcome, &outcome.decisions, *at)).collect();
         match self.first_of(logs)? {
             Some(log) => self.look(log).map(drop),
             None => Ok(()),
@@ -418,6 +484,12 @@ impl<'a> Search<'a> {
         self.failed.clear();
         Ok(true)
     }
+}
+
+/// How much more is left of a run than a reader would like, and how much in all: faults and operations.
+fn excess(ran: &Ran) -> (usize, usize) {
+    let (faults, operations) = (case::faults(ran).len(), case::operations_out(ran).len());
+    (faults.saturating_sub(FEW) + operations.saturating_sub(FEW_OPERATIONS), faults + operations)
 }
 
 /// What Ctrl-C ends a search with.

@@ -31,13 +31,15 @@ pub struct Told<'a> {
     pub dimensions: &'a [Dimension],
     pub windows: &'a [Window],
     pub runs: u32,
+    /// It is another run than that of the finding, by other draws from the boot on.
+    pub drawn_anew: bool,
     /// Why it ended before all was tried, if so.
     pub early: Option<&'static str>,
 }
 
 /// The story.
 pub fn text(told: &Told<'_>) -> String {
-    let Told { original, outcome, violation, dimensions, windows, runs, early } = told;
+    let Told { original, outcome, violation, dimensions, windows, runs, drawn_anew, early } = told;
     let mut out = format!(
         "{} ({}), seed {}: what is left after {runs} runs\n",
         violation.property, violation.kind, outcome.seed
@@ -45,6 +47,10 @@ pub fn text(told: &Told<'_>) -> String {
     for Dimension { name, before, after, minimal } in *dimensions {
         let open = if *minimal { "" } else { ", not all tried" };
         let _ = writeln!(out, "  {name}: {after} of {before}{open}");
+    }
+    if *drawn_anew {
+        let _ =
+            writeln!(out, "  a shorter run that fails in the same way: it is drawn anew from the boot on");
     }
     if let Some(why) = early {
         let _ = writeln!(out, "  {why}: what is left may be more than is needed");
@@ -235,6 +241,7 @@ pub fn json(told: &Told<'_>, dir: &std::path::Path) -> serde_json::Value {
         "seed": told.outcome.seed,
         "directory": dir,
         "runs": told.runs,
+        "drawn_anew": told.drawn_anew,
         "ended_early": told.early,
         "dimensions": dimensions,
         "digest": told.outcome.digest,

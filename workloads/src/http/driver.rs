@@ -369,6 +369,33 @@ pub fn left_out(worker: u32, nth: u64) -> Site {
     Site::Operation { worker, nth, field: fields::LEFT_OUT, part: 0 }
 }
 
+/// A place in the key of an operation, for which a number is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyPlace {
+    /// Whose operation it is.
+    pub worker: u32,
+    /// How many operations the worker has begun before.
+    pub nth: u64,
+    part: u32,
+}
+
+impl KeyPlace {
+    /// The choice for this place in the key of another operation.
+    pub fn of(self, worker: u32, nth: u64) -> Site {
+        Site::Operation { worker, nth, field: fields::KEY, part: self.part }
+    }
+}
+
+/// The place that a choice is about, if it is one in the key of an operation.
+pub fn key_place(site: &Site) -> Option<KeyPlace> {
+    match *site {
+        Site::Operation { worker, nth, field, part } if field == fields::KEY => {
+            Some(KeyPlace { worker, nth, part })
+        }
+        _ => None,
+    }
+}
+
 /// What a log may say of the whole workload: that no operation begins later than so many ns after its beginning, of [`WORD`]. No seed draws it.
 pub fn workload_end() -> Site {
     Site::Operation { worker: 0, nth: 0, field: fields::ENDS, part: 0 }

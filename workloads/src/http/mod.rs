@@ -24,7 +24,7 @@ pub mod rules;
 mod transport;
 
 pub use config::{Arrivals, HttpConfig, Kind, Operation, Target};
-pub use driver::{HttpDriver, left_out, workload_end};
+pub use driver::{HttpDriver, KeyPlace, key_place, left_out, workload_end};
 pub use exchange::End;
 pub use pattern::{Part, Pattern};
 pub use probe::{Answer, Expect, Probe};
