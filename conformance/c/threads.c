@@ -404,9 +404,50 @@ static void words_that_are_gone(void)
 	CHECK_ERRNO(syscall(SYS_futex, -4096L, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0), EFAULT);
 }
 
+static pthread_mutex_t *left_behind;
+
+static void *waits_for_it(void *unused)
+{
+	pthread_mutex_lock(left_behind);
+	return unused;
+}
+
+/* Who waits for a lock whose owner ends with a whole process is told, also where a thread of that process waits before it. */
+static void owners_that_end(void)
+{
+	pthread_mutexattr_t attr;
+	left_behind = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(left_behind != MAP_FAILED && pthread_mutexattr_init(&attr) == 0);
+	REQUIRE(pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST) == 0);
+	REQUIRE(pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED) == 0);
+	REQUIRE(pthread_mutex_init(left_behind, &attr) == 0);
+	int status, locked[2];
+	char byte = 0;
+	REQUIRE(pipe(locked) == 0);
+	pid_t owner = fork();
+	if (owner == 0) {
+		pthread_t thread;
+		REQUIRE(pthread_mutex_lock(left_behind) == 0 && pthread_create(&thread, NULL, waits_for_it, NULL) == 0);
+		usleep(20000);
+		REQUIRE(write(locked[1], &byte, 1) == 1);
+		usleep(60000);
+		_exit(0);
+	}
+	REQUIRE(read(locked[0], &byte, 1) == 1);
+	pid_t heir = fork();
+	if (heir == 0) {
+		alarm(20);
+		_exit(pthread_mutex_lock(left_behind) == EOWNERDEAD ? 41 : 1);
+	}
+	CHECK(waitpid(owner, &status, 0) == owner && status == 0);
+	CHECK(waitpid(heir, &status, 0) == heir && WIFEXITED(status) && WEXITSTATUS(status) == 41);
+	close(locked[0]), close(locked[1]);
+}
+
 int main(void)
 {
 	words_that_are_gone();
+	owners_that_end();
 	pthreads();
 	ends_of_threads();
 	futexes();

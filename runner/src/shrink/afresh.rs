@@ -17,6 +17,8 @@ use crate::session::Failure;
 /// Operations that such runs have, about, and how many runs of each length are tried.
 const LENGTHS: [usize; 5] = [12, 24, 48, 96, 192];
 const DRAWS: usize = 6 * ROUND;
+/// Without operations: parts of the time until the violation.
+const PARTS: [u64; 4] = [16, 8, 4, 2];
 /// All that is drawn when the services are ready.
 const DRAWN: [Concern; 6] = [
     Concern::Scheduler,
@@ -35,15 +37,11 @@ impl Search<'_> {
 
     /// Goes on with a shorter run, if there is one among those that are tried. Whether there is.
     pub(super) fn afresh(&mut self) -> Result<bool, Failure> {
-        let mut begins: Vec<SimTime> =
-            self.first.outcome.history.operations().iter().map(|operation| operation.invoke).collect();
-        begins.sort_unstable();
         let on_key = self.on_key();
         let whole = std::mem::replace(&mut self.whole, true);
         let mut found = None;
-        for length in LENGTHS {
-            let Some(end) = begins.get(length) else { break };
-            let base = case::cut(&self.first.outcome, &self.first.outcome.decisions, *end);
+        for end in self.ends() {
+            let base = case::cut(&self.first.outcome, &self.first.outcome.decisions, end);
             let mut keyed = base.clone();
             keyed.overrides.extend(on_key.iter().copied());
             let draws: Vec<Log> = (0..DRAWS)
@@ -75,6 +73,20 @@ impl Search<'_> {
             ));
         }
         Ok(failed)
+    }
+
+    /// When workload and faults of such runs are over: when the finding has begun so many operations, or without a workload after parts of the time until its violation.
+    fn ends(&self) -> Vec<SimTime> {
+        let outcome = &self.first.outcome;
+        let mut begins: Vec<SimTime> =
+            outcome.history.operations().iter().map(|operation| operation.invoke).collect();
+        begins.sort_unstable();
+        if !begins.is_empty() {
+            return LENGTHS.iter().filter_map(|length| begins.get(*length).copied()).collect();
+        }
+        let Some(violation) = self.target.violated(outcome) else { return Vec::new() };
+        let begin = case::faults_begin(outcome);
+        PARTS.iter().map(|part| begin.after(violation.at.0.saturating_sub(begin.0) / part)).collect()
     }
 
     /// What puts all operations on the key of one that the violation names.

@@ -172,10 +172,10 @@ impl<'a> Search<'a> {
         self.surprises("network", &[Concern::Network], self.left() / 3)?;
         self.share(OPERATIONS);
         self.concerned()?;
+        self.moved_operations()?;
         if or_another && self.is_large() && self.another_run(true)? {
             return Ok(());
         }
-        self.moved_operations()?;
         // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
         self.operations(self.left() / 2)?;
         if !in_time && case::operations_out(&self.ran).len() > FEW_OPERATIONS {

@@ -303,6 +303,7 @@ impl Conn {
 
     /// The end by an error: what was not sent is lost.
     fn fail(&mut self, error: Errno, cx: &mut Cx<'_>) {
+        cx.net.counters.tcp.failed(self.state);
         cx.c.error = Some(error);
         self.snd.clear();
         self.finish(cx);

@@ -31,8 +31,6 @@ pub struct LinkCounters {
     pub received: Traffic,
     /// What went out.
     pub sent: Traffic,
-    /// Packets to multicast groups that came in.
-    pub multicast: u64,
 }
 
 /// Of IPv4 or IPv6.
@@ -50,6 +48,8 @@ pub struct IpCounters {
     pub delivered: u64,
     /// Packets of a protocol that nobody takes (InUnknownProtos).
     pub unknown_protocol: u64,
+    /// What came in by its mark for explicit congestion notification (RFC 3168): none, ECT(1), ECT(0), congestion.
+    pub marked: [u64; 4],
 }
 
 /// Of UDP or UDP-Lite over one version of IP.
@@ -65,6 +65,8 @@ pub struct UdpCounters {
     pub no_room: u64,
     /// Datagrams whose checksum was wrong (InCsumErrors).
     pub damaged: u64,
+    /// Datagrams to many nodes that no socket hears (IgnoredMulti).
+    pub ignored_for_many: u64,
 }
 
 impl UdpCounters {
@@ -85,8 +87,10 @@ pub struct IcmpCounters {
     pub echos: [u64; 2],
     /// Their answers (InEchoReps, OutEchoReps).
     pub echo_replies: [u64; 2],
-    /// What came in damaged (InErrors).
+    /// What came in damaged, or was not to be answered (InErrors).
     pub errors: u64,
+    /// Of these, what had a wrong checksum (InCsumErrors).
+    pub damaged: u64,
 }
 
 /// Of TCP over both versions of IP.
@@ -114,7 +118,7 @@ pub struct TcpCounters {
     pub resets_sent: u64,
     /// Half-open connections that were reset (EmbryonicRsts).
     pub embryonic_resets: u64,
-    /// Connections that ended in TIME_WAIT (TW).
+    /// Connections that came to TIME_WAIT (TW).
     pub time_waits: u64,
     /// Acknowledgements that a timer sent (DelayedACKs).
     pub delayed_acks: u64,
@@ -122,7 +126,7 @@ pub struct TcpCounters {
     pub listen_overflows: u64,
     /// All connections that a listener did not take (ListenDrops).
     pub listen_drops: u64,
-    /// Silences of a peer after which something was sent again (TCPTimeouts).
+    /// Times at which a peer had been silent for too long (TCPTimeouts).
     pub timeouts: u64,
     /// Segments that were sent again before a timeout (TCPFastRetrans).
     pub fast_retransmits: u64,
@@ -144,13 +148,14 @@ impl TcpCounters {
         self.resent + self.resent_by_listeners
     }
 
-    /// A socket that was in this state has none any more (`tcp_set_state`, `tcp_done`).
+    /// A socket that was in this state has none any more (`tcp_set_state`).
     pub(crate) fn ended(&mut self, state: TcpState) {
-        match state {
-            TcpState::SynSent | TcpState::SynRecv => self.attempts_failed += 1,
-            TcpState::Established | TcpState::CloseWait => self.resets += 1,
-            _ => {}
-        }
+        self.resets += u64::from(matches!(state, TcpState::Established | TcpState::CloseWait));
+    }
+
+    /// A connection in this state has failed (`tcp_done`).
+    pub(crate) fn failed(&mut self, state: TcpState) {
+        self.attempts_failed += u64::from(matches!(state, TcpState::SynSent | TcpState::SynRecv));
     }
 }
 
@@ -202,22 +207,47 @@ impl Counters {
         }
     }
 
+    /// A packet to a group that IP sends, and that goes no further (a time to live of 0): no interface sees it, and it is not counted as multicast (`ip_mc_output`).
+    pub(crate) fn goes_nowhere(&mut self, packet: &Packet) {
+        self.ip_of(packet).sent.add(wire::len(packet) as u64);
+        self.sends(packet);
+    }
+
     /// A packet comes in at an interface, 0 for one that went to a group and comes back without passing one.
     pub(crate) fn comes_in(&mut self, packet: &Packet, interface: u32, broadcast: bool) {
         let bytes = wire::len(packet) as u64;
         if interface > LOOPBACK {
-            let link = self.link_mut(interface);
-            link.received.add(bytes + ETHERNET);
-            link.multicast += u64::from(packet.dst.ip().is_multicast());
+            // A container's interface does not count multicast apart (`veth_get_stats64`).
+            self.link_mut(interface).received.add(bytes + ETHERNET);
         }
         self.passes_ip(packet, IN, bytes, broadcast);
+        self.ip_of(packet).marked[usize::from(wire::fields(packet).class & 3)] += 1;
+    }
+
+    /// A packet of IPv4 has come to a group of which the node is a member (`ip_rcv_finish_core`).
+    pub(crate) fn comes_to_member(&mut self, packet: &Packet) {
+        if packet.dst.is_ipv4() && packet.dst.ip().is_multicast() {
+            self.ip_of(packet).multicast[IN].add(wire::len(packet) as u64);
+        }
+    }
+
+    /// A packet is handed to its protocol; `taken`: somebody takes that.
+    pub(crate) fn delivers(&mut self, packet: &Packet, taken: bool) {
+        let ip = self.ip_of(packet);
+        *if taken { &mut ip.delivered } else { &mut ip.unknown_protocol } += 1;
+    }
+
+    fn ip_of(&mut self, packet: &Packet) -> &mut IpCounters {
+        &mut self.ip[usize::from(packet.dst.is_ipv6())]
     }
 
     fn passes_ip(&mut self, packet: &Packet, way: usize, bytes: u64, broadcast: bool) {
-        let ip = &mut self.ip[usize::from(packet.dst.is_ipv6())];
+        let ip = self.ip_of(packet);
         if way == IN { &mut ip.received } else { &mut ip.sent }.add(bytes);
         if packet.dst.ip().is_multicast() {
-            ip.multicast[way].add(bytes);
+            if way == OUT || packet.dst.is_ipv6() {
+                ip.multicast[way].add(bytes);
+            }
         } else if broadcast {
             ip.broadcast[way].add(bytes);
         }
@@ -251,9 +281,17 @@ impl Counters {
         self.icmp_message(wire::unreachable_type(v6), v6, IN);
     }
 
-    /// A message of ICMP of this type has come.
-    pub(crate) fn icmp_comes(&mut self, kind: u8, v6: bool) {
-        self.icmp_message(kind, v6, IN);
+    /// A message of ICMP of this type has come, `None` if it is damaged.
+    pub(crate) fn icmp_comes(&mut self, kind: Option<u8>, v6: bool) {
+        match kind {
+            Some(kind) => self.icmp_message(kind, v6, IN),
+            None => {
+                let icmp = &mut self.icmp[usize::from(v6)];
+                icmp.messages[IN] += 1;
+                icmp.errors += 1;
+                icmp.damaged += 1;
+            }
+        }
     }
 
     fn icmp_message(&mut self, kind: u8, v6: bool, way: usize) {

@@ -4,7 +4,7 @@
 
 use crate::datagram::broadcast_of;
 use crate::iface::same_network;
-use crate::{Body, Flags, Packet};
+use crate::{Body, Flags, Packet, wire};
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::SECS;
 use bloodhound_decisions::{Decisions, Fate, Site};
@@ -130,7 +130,7 @@ impl Hole {
     fn swallows(&self, packet: &Packet, from: NodeId, to: NodeId) -> bool {
         match self {
             // What is larger than a hop takes is cut into pieces as large as it takes, or reported; a black hole does neither.
-            Hole::Larger(node, most) => (from == *node || to == *node) && packet.wire_len() > *most,
+            Hole::Larger(node, most) => (from == *node || to == *node) && wire::len(packet) as u64 > *most,
             Hole::Connection(a, b) => {
                 let ends = (packet.src, packet.dst);
                 matches!(packet.body, Body::Tcp(_)) && (ends == (*a, *b) || ends == (*b, *a))
@@ -466,7 +466,7 @@ impl Fabric {
             return Routed::dropped(DropReason::Corrupt);
         }
         let state = self.state.entry((from, to)).or_default();
-        let (at, mut mishaps) = arrival(link, state, (packet.wire_len(), now), site, decisions);
+        let (at, mut mishaps) = arrival(link, state, (wire::len(&packet) as u64, now), site, decisions);
         let mut packet = packet;
         let bits = if link.corrupt_pass > 0 { packet.data_len() as u64 * 8 } else { 0 };
         if bits > 0 && decisions.chance(site(Fate::Change), link.corrupt_pass) {

@@ -179,6 +179,10 @@ impl Interfaces {
             && let Body::Udp(Header { lite: false, .. }, data) = &packet.body
             && self.names.table.is_some()
         {
+            // The server is a socket of this node.
+            self.counters.comes_in(&packet, LOOPBACK, false);
+            self.counters.delivers(&packet, true);
+            self.counters.udp[0].received += 1;
             if self.names.held {
                 self.names.questions.push(packet);
                 return;

@@ -200,18 +200,6 @@ impl Packet {
         }
         *data = Bytes::from(bytes);
     }
-
-    /// Bytes that the packet would take on an Ethernet wire: IP and transport headers, options and data.
-    pub fn wire_len(&self) -> u64 {
-        let ip = if self.src.is_ipv6() { 40 } else { 20 };
-        let rest = match &self.body {
-            Body::Tcp(s) => 20 + if s.flags.contains(Flags::SYN) { 8 } else { 0 } + s.payload.len(),
-            Body::Udp(_, data) => 8 + data.len(),
-            Body::Icmp(..) => 36,
-            Body::Raw(_, _, data) => data.len(),
-        };
-        ip + rest as u64
-    }
 }
 
 /// One line in the manner of tcpdump(8): `10.0.0.2:80 > 10.0.0.3:33001 SA seq=1 ack=2 win=64240 len=0`.

@@ -169,6 +169,11 @@ pub(crate) fn protocol(packet: &Packet) -> u8 {
     }
 }
 
+/// Whether a stack knows what to do with packets of a protocol, without a raw socket.
+pub(crate) fn is_known(protocol: u8, v6: bool) -> bool {
+    matches!(protocol, TCP | UDP) || protocol == icmp_of(v6)
+}
+
 /// What its header of IP says beside addresses and protocol.
 pub(crate) fn fields(packet: &Packet) -> Header {
     match &packet.body {
@@ -177,7 +182,7 @@ pub(crate) fn fields(packet: &Packet) -> Header {
     }
 }
 
-/// Bytes of a packet with its header of IP, as [`ip_bytes`] makes them.
+/// Bytes of a packet with its header of IP, as [`ip_bytes`] makes them: what it takes on a wire of Ethernet behind the header of that.
 pub(crate) fn len(packet: &Packet) -> usize {
     let v6 = packet.dst.is_ipv6();
     let ip = if v6 { V6_HEADER } else { V4_HEADER };

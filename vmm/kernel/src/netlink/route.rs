@@ -177,7 +177,6 @@ fn statistics(of: &LinkCounters) -> [u64; 25] {
     let mut out = [0; 25];
     let (received, sent) = (of.received, of.sent);
     out[..4].copy_from_slice(&[received.packets, sent.packets, received.bytes, sent.bytes]);
-    out[8] = of.multicast;
     out
 }
 

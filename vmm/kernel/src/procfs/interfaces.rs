@@ -117,7 +117,6 @@ fn link_counter(counters: &LinkCounters, name: &str) -> u64 {
         "rx_bytes" => counters.received.bytes,
         "tx_packets" => counters.sent.packets,
         "tx_bytes" => counters.sent.bytes,
-        "multicast" => counters.multicast,
         _ => 0,
     }
 }

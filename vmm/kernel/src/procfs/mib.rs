@@ -93,8 +93,10 @@ fn ip(of: &IpCounters) -> Values {
         ("InBcastOctets", bcast_in.bytes),
         ("OutBcastPkts", bcast_out.packets),
         ("OutBcastOctets", bcast_out.bytes),
-        // Nobody marks packets for congestion.
-        ("InNoECTPkts", of.received.packets),
+        ("InNoECTPkts", of.marked[0]),
+        ("InECT1Pkts", of.marked[1]),
+        ("InECT0Pkts", of.marked[2]),
+        ("InCEPkts", of.marked[3]),
     ])
 }
 
@@ -103,6 +105,7 @@ fn icmp(of: &IcmpCounters, [echo, reply]: [[&'static str; 2]; 2]) -> Values {
         ("InMsgs", of.messages[0]),
         ("OutMsgs", of.messages[1]),
         ("InErrors", of.errors),
+        ("InCsumErrors", of.damaged),
         ("InDestUnreachs", of.unreachable[0]),
         ("OutDestUnreachs", of.unreachable[1]),
         (echo[0], of.echos[0]),
@@ -133,6 +136,7 @@ fn udp(of: &UdpCounters) -> Values {
         ("OutDatagrams", of.sent),
         ("RcvbufErrors", of.no_room),
         ("InCsumErrors", of.damaged),
+        ("IgnoredMulti", of.ignored_for_many),
     ])
 }
 

@@ -88,7 +88,7 @@ fn dev(view: &View<'_>) -> String {
         // dev_seq_printf_stats.
         out.push_str(&format!(
             "{:>6}: {:7} {:7} {:4} {:4} {:4} {:5} {:10} {:9} ",
-            interface.name, received.bytes, received.packets, 0, 0, 0, 0, 0, of.multicast
+            interface.name, received.bytes, received.packets, 0, 0, 0, 0, 0, 0
         ));
         out.push_str(&format!(
             "{:8} {:7} {:4} {:4} {:4} {:5} {:7} {:10}\n",

@@ -448,8 +448,9 @@ impl Ctx<'_> {
             return false;
         }
         let Ok(value) = self.read_obj::<u32>(Ptr(word)) else { return false };
-        // It was unlocked, and perhaps nobody has been woken yet.
-        if pending && !pi && value == 0 {
+        // Nobody owns it: it was unlocked and perhaps nobody has been woken yet, or its owner died and it was the caller that has been woken, who
+        // does not take it any more. Then the next one is told ("the pending robust list entry [...] a wakeup needs to be propagated").
+        if pending && !pi && value & c::FUTEX_TID_MASK as u32 == 0 {
             self.wake_one(word);
             return true;
         }

@@ -57,13 +57,13 @@ impl Conn {
         if self.snd_una == self.snd_nxt {
             return;
         }
+        cx.net.counters.tcp.timeouts += 1;
         if self.gives_up(cx) {
             self.time_out(cx);
             return;
         }
         if self.retransmits == 0 {
             self.retrans_since = cx.now;
-            cx.net.counters.tcp.timeouts += 1;
         }
         self.retransmits += 1;
         match self.state {

@@ -189,6 +189,8 @@ impl Stack {
         }
         if interface != LOOPBACK && hops > 0 {
             self.net.send_out(packet, now);
+        } else if interface != LOOPBACK {
+            self.net.counters.goes_nowhere(&packet);
         }
         Ok(data.len())
     }
@@ -208,8 +210,14 @@ impl Stack {
         if !self.has_member(packet.dst.ip(), interface) {
             return;
         }
-        self.copy_to_raw(&packet, now);
-        self.net.counters.ip[usize::from(packet.dst.is_ipv6())].delivered += 1;
+        self.net.counters.comes_to_member(&packet);
+        let taken = self.copy_to_raw(&packet, now);
+        let known = match &packet.body {
+            Body::Udp(..) => true,
+            Body::Raw(_, protocol, _) => wire::is_known(*protocol, packet.dst.is_ipv6()),
+            _ => false,
+        };
+        self.net.counters.delivers(&packet, known || taken);
         let (src, dst) = (packet.src, packet.dst);
         match &packet.body {
             Body::Udp(header, data) => self.input_group((dst, src), (*header, data.clone()), now),
@@ -234,6 +242,9 @@ impl Stack {
             .holders(header.proto(), dst.port())
             .filter(|id| self.sockets.get(id).is_some_and(|s| hears(&s.common, &s.kind, pair, interface)))
             .collect();
+        if hearing.is_empty() {
+            self.net.counters.udp_of(header.proto(), dst.is_ipv6()).ignored_for_many += 1;
+        }
         for id in hearing {
             let Some(socket) = self.sockets.get_mut(&id) else { continue };
             let Kind::Udp(udp) = &mut socket.kind else { continue };

@@ -210,9 +210,6 @@ impl Stack {
             }
             number if number == wire::icmp_of(dst.is_ipv6()) => self.input_icmp_message(packet, data, now),
             _ if !taken => {
-                let ip = &mut self.net.counters.ip[usize::from(dst.is_ipv6())];
-                ip.delivered -= 1;
-                ip.unknown_protocol += 1;
                 // ICMP_PROT_UNREACH, and ICMPv6's "unrecognized Next Header type encountered".
                 let kind = if dst.is_ipv6() { [4, 1] } else { [wire::UNREACHABLE, 2] };
                 let message = wire::error(kind, &wire::ip_bytes(packet), (dst, src));
@@ -226,14 +223,16 @@ impl Stack {
     pub(super) fn input_icmp_message(&mut self, packet: &Packet, data: &Bytes, now: SimTime) {
         let (src, dst) = (packet.src.ip(), packet.dst.ip());
         let v6 = dst.is_ipv6();
-        self.net.counters.icmp_comes(data.first().copied().unwrap_or(u8::MAX), v6);
         if data.len() < ICMP_HEADER || !wire::is_right_icmp(src, dst, data) {
-            self.net.counters.icmp[usize::from(v6)].errors += 1;
+            self.net.counters.icmp_comes(None, v6);
             return;
         }
+        self.net.counters.icmp_comes(Some(data[0]), v6);
         match (data[0], v6) {
             // net.ipv4.icmp_echo_ignore_broadcasts = 1; a group of IPv6 is answered from an address of the node.
-            (wire::ECHO, false) if stands_for_many(dst) || self.net.is_broadcast(dst) => {}
+            (wire::ECHO, false) if stands_for_many(dst) || self.net.is_broadcast(dst) => {
+                self.net.counters.icmp[0].errors += 1;
+            }
             (wire::ECHO, false) | (wire::V6_ECHO, true) => {
                 let from = if dst.is_multicast() { self.net.source_for(src).unwrap_or(dst) } else { dst };
                 let mut message = data.to_vec();

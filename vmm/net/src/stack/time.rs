@@ -73,7 +73,6 @@ impl Stack {
             Kind::Conn(conn) => conn.on_time(&mut cx),
             Kind::Listen(_) => self.resend_requests(id, now),
             Kind::TimeWait(_) => {
-                self.net.counters.tcp.time_waits += 1;
                 self.remove(id);
                 return;
             }
@@ -185,6 +184,7 @@ impl Stack {
 
     /// TIME_WAIT belongs to the pair of addresses, not to the user's socket, which is closed from now on.
     fn enter_time_wait(&mut self, id: SocketId, now: SimTime) {
+        self.net.counters.tcp.time_waits += 1;
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let mut cx = Cx { c: &mut socket.common, net: &mut self.net, now };
         let Kind::Conn(conn) = &mut socket.kind else { return };
