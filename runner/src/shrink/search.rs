@@ -129,9 +129,6 @@ impl<'a> Search<'a> {
         self.shorten()?;
         self.share(FAULTS);
         self.which_faults()?;
-        if case::faults(&self.ran).len() > FEW {
-            self.another_run(false)?;
-        }
         self.which_operations(true)?;
         self.share(WHOLE);
         self.what_is_left()?;
@@ -143,11 +140,15 @@ impl<'a> Search<'a> {
         self.cut(false)
     }
 
-    /// Leaves out faults, in runs to the end.
+    /// Leaves out faults, in runs to the end; or goes on with another run, if there may be one.
     fn which_faults(&mut self) -> Result<(), Failure> {
         self.whole = true;
         // With all operations, for each of them may show what is wrong, and to the end of the run: with fewer faults it fails later, if at all.
         self.faults(self.budget)?;
+        // Looking for a shorter run takes less time than other draws of this one.
+        if case::faults(&self.ran).len() > FEW && self.others == 0 && self.another_run(false)? {
+            return Ok(());
+        }
         self.lucky_faults()?;
         if case::faults(&self.ran).len() > FEW {
             self.untangle()?;
@@ -167,6 +168,10 @@ impl<'a> Search<'a> {
         }
         self.concerned()?;
         self.lucky_concerned()?;
+        // Of a run in which packets have to be late or lost operations go one by one, if at all.
+        if or_another && !self.is_plain() && self.is_large() && self.another_run(true)? {
+            return Ok(());
+        }
         self.share(NETWORK);
         // Which mishaps of packets matter: with few of them operations are left out more easily.
         self.surprises("network", &[Concern::Network], self.left() / 3)?;

@@ -391,7 +391,8 @@ fn chain(
 ) {
     let gaps = Gaps::new(setting.rate);
     // Where a log moves entries, one that was drawn behind the end of the phase may begin before.
-    let end = if moves(decisions, kind, target) { phases.end.max(phases.configured_end) } else { phases.end };
+    let moved = moves(decisions, (phases.epoch, kind, target));
+    let end = if moved { phases.end.max(phases.configured_end) } else { phases.end };
     let mut begin = phases.begin.after(phases.step.saturating_mul(phases.over));
     for nth in 0..1 << CHAIN {
         let id = FaultId { kind, target, nth: phases.epoch.numbered(nth) };
@@ -414,13 +415,26 @@ fn chain(
     }
 }
 
-/// Whether the log gives an entry of one kind and target another time.
-fn moves(decisions: &Decisions, of_kind: Kind, of_target: u32) -> bool {
+/// Whether the log gives an entry of one kind and target, of those that an epoch draws, another time. What it says counts as asked for, also where the chain ends
+/// before it comes to the entry: it lets the chain go on.
+fn moves(decisions: &mut Decisions, (epoch, of_kind, of_target): (Epoch, Kind, u32)) -> bool {
     let (of_kind, at) = (Word::new(of_kind.name()), Word::new(BEGINS_AT));
-    decisions.log().overrides.keys().any(|choice| match choice.site {
-        Site::Fault { kind, target, part, .. } => (kind, target, part) == (of_kind, of_target, at),
+    let own = |nth: u64| match epoch == Epoch::default() {
+        true => nth < WRITTEN && !is_drawn_anew(nth),
+        false => epoch.has(nth),
+    };
+    let said = |site: &Site| match *site {
+        Site::Fault { kind, target, part, nth } => {
+            (kind, target, part) == (of_kind, of_target, at) && own(nth)
+        }
         _ => false,
-    })
+    };
+    let moved: Vec<Site> = decisions.log().overrides.keys().map(|choice| choice.site).filter(said).collect();
+    let mut any = false;
+    for site in moved {
+        any |= decisions.said(site, WORD).is_some();
+    }
+    any
 }
 
 /// Draws the entry of a kind that a target has for the whole phase.

@@ -119,6 +119,36 @@ fn a_log_gives_one_another_time_and_no_other_one_moves() {
     }
 }
 
+/// A log that gives an entry another time lets its chain go on to the end that is configured. That counts as asked for even if the chain ends before it comes to the
+/// entry, and an entry that an epoch draws is none of this chain.
+#[test]
+fn a_time_in_a_log_counts_where_no_chain_comes_to_the_entry() {
+    let phases =
+        Phases { end: SimTime(500 + 5_000 * MS), configured_end: SimTime(500 + 20_000 * MS), ..phases() };
+    let profile = FaultSpec::default().with_rate(Kind::Crash, 1_000_000);
+    let plan = |seed, moved: Option<u64>| {
+        let log = moved.map_or(Log::new(0, seed), |nth| {
+            let site = FaultId { kind: Kind::Crash, target: 1, nth }.site(BEGINS_AT);
+            Log::new(0, seed).with(Choice { part: Part::Run, site }, WORD, 0)
+        });
+        let mut decisions = Decisions::new(log, Mode::Strict);
+        decisions.begin_run(seed);
+        let plan = draw(&profile, Aim::plain(&targets()), phases, false, &mut decisions);
+        (plan.into_iter().map(|drawn| drawn.entry).collect::<Vec<_>>(), decisions.divergences().len())
+    };
+    let mut longer = 0;
+    for seed in 0..20 {
+        let (as_drawn, none) = plan(seed, None);
+        assert_eq!(none, 0);
+        let (of_another, never_asked) = plan(seed, Some(Epoch::at(9).numbered(0)));
+        assert_eq!((of_another, never_asked), (as_drawn.clone(), 1), "seed {seed}");
+        let (own, never_asked) = plan(seed, Some(1 << 20));
+        assert_eq!(never_asked, 0, "seed {seed}");
+        longer += usize::from(own.len() > as_drawn.len());
+    }
+    assert!(longer > 10, "{longer}");
+}
+
 /// Amounts and directions are those that are asked for, evenly.
 #[test]
 fn clocks_go_wrong_either_way_and_as_far_as_is_asked_for() {
