@@ -30,6 +30,8 @@ use crate::{exit, output};
 pub(super) const ROUND: usize = 4;
 /// With more faults than these, runs go on to their end for longer, and other draws are tried.
 pub(super) const FEW: usize = 5;
+/// With more than these, another run is looked for before other draws of this one are tried.
+const MANY: usize = 8;
 /// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
 const SLACK: u64 = 2000 * MILLIS;
 /// When the searches of faults, then of packets and then of operations have to end, in hundredths of the time, if there is a time.
@@ -145,8 +147,9 @@ impl<'a> Search<'a> {
         self.whole = true;
         // With all operations, for each of them may show what is wrong, and to the end of the run: with fewer faults it fails later, if at all.
         self.faults(self.budget)?;
-        // Looking for a shorter run takes less time than other draws of this one.
-        if case::faults(&self.ran).len() > FEW && self.others == 0 && self.another_run(false)? {
+        // Of so many, looking for a shorter run takes less time than other draws of this one.
+        let many = |ran: &Ran| case::faults(ran).len() > MANY;
+        if many(&self.ran) && self.others == 0 && self.another_run(false)? {
             return Ok(());
         }
         self.lucky_faults()?;
@@ -216,7 +219,9 @@ impl<'a> Search<'a> {
                 // Others would hardly be found either.
                 self.others = OTHERS;
             }
-            if found && excess(&self.ran) < excess(&before.0) {
+            // Before operations are left out only faults tell which is smaller.
+            let size = |ran: &Ran| if with_operations { excess(ran) } else { (case::faults(ran).len(), 0) };
+            if found && size(&self.ran) < size(&before.0) {
                 return Ok(true);
             }
             (self.ran, self.dimensions, self.drawn_anew) = before;
