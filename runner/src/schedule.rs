@@ -172,9 +172,14 @@ fn beside_faults(log: &Log) -> Vec<String> {
         0 => {}
         count => unsaid.push(format!("{count} operations of clients that are left out or changed")),
     }
+    let drawn_anew = |about: &[Concern]| {
+        log.epochs.iter().any(|epoch| epoch.concerns.iter().any(|concern| about.contains(concern)))
+    };
+    if drawn_anew(&[Concern::Workload, Concern::GuestRandom]) {
+        unsaid.push("operations and random numbers of programs that are not those of the seed".to_owned());
+    }
     let about = [Concern::Network, Concern::Scheduler];
-    let epochs = log.epochs.iter().any(|epoch| epoch.concerns.iter().any(|concern| about.contains(concern)));
-    if epochs || log.plain.iter().any(|concern| about.contains(concern)) {
+    if drawn_anew(&about) || log.plain.iter().any(|concern| about.contains(concern)) {
         unsaid.push("delays of packets and turns of tasks that are not those of the seed".to_owned());
     }
     unsaid

@@ -13,13 +13,12 @@ use crate::group::Group;
 use crate::memory::{Budget, Guard};
 use crate::platform::Chosen;
 use crate::session::{Failure, Session};
+use crate::shrink::RUNS;
 use crate::shrink::order::{Limits, Order, Shrunk};
 use crate::{bug, cpus, exit, finding};
 
 /// How long all groups may take together unless something else is asked for.
 pub const BUDGET: Duration = Duration::from_secs(60);
-/// Most runs of a group.
-const RUNS: u32 = 400;
 /// A group for which no more is left is not begun.
 const LEAST: Duration = Duration::from_secs(2);
 /// After the end of the budget what runs then may end; but no longer than this.

@@ -84,6 +84,17 @@ pub fn is_said(choice: &Choice, recorded: Override) -> bool {
     }
 }
 
+/// Whether what a log says of a choice is no draw of the run, but changes its configuration: when workload and faults end, and which kinds and written faults are
+/// left out.
+pub fn is_of_configuration(choice: &Choice, recorded: Override) -> bool {
+    let drawn = match choice.site {
+        Site::Fault { part, .. } => part == Word::new(BEGINS_AT),
+        Site::Operation { worker, nth, .. } => choice.site == left_out(worker, nth),
+        _ => false,
+    };
+    is_said(choice, recorded) && !drawn
+}
+
 /// The faults of a run: the entries of its plan and of the schedule, each with its end, and the kinds that hit packets and operations, each as a whole.
 pub fn faults(ran: &Ran) -> Vec<Element> {
     let outcome = &ran.outcome;

@@ -30,7 +30,7 @@ use crate::{cli, cpus, exit};
 use order::{Limits, Order};
 
 /// Most runs of a search that nobody limits.
-const RUNS: u32 = 1000;
+pub const RUNS: u32 = 1000;
 /// Its time: a minute.
 const TIME: Duration = Duration::from_secs(60);
 

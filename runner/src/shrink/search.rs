@@ -17,6 +17,7 @@ use bloodhound_bisect::smallest;
 use bloodhound_decisions::{Concern, Log};
 use bloodhound_sim::faults::Effect;
 
+use super::afresh::Wanted;
 use super::case::{self, Element};
 use super::luck::FEW_OPERATIONS;
 use super::plain::SURPRISES;
@@ -37,12 +38,10 @@ const SLACK: u64 = 2000 * MILLIS;
 /// When the searches of faults, then of packets and then of operations have to end, in hundredths of the time, if there is a time.
 const FAULTS: u32 = 60;
 const NETWORK: u32 = 70;
-const OPERATIONS: u32 = 90;
+pub(super) const OPERATIONS: u32 = 90;
 const WHOLE: u32 = 100;
 /// So often other draws may be of no use, before no more are tried.
 const VAIN: u32 = 8;
-/// So many other runs may be made smaller in place of the finding's own.
-const OTHERS: u32 = 3;
 /// Runs that failed and may be looked at next.
 const REMEMBERED: usize = 8;
 
@@ -70,6 +69,8 @@ pub struct Search<'a> {
     pub budget: u32,
     /// The time is over, or the part of it that a dimension has.
     pub late: bool,
+    /// That part, in hundredths.
+    pub(super) shared: u32,
     /// When the search began and has to end, if that is limited.
     pub time: Option<(Instant, Instant)>,
     pub dimensions: Vec<Dimension>,
@@ -78,7 +79,7 @@ pub struct Search<'a> {
     /// Candidates may fail at any time, and not only where the best run does.
     pub(super) whole: bool,
     /// How often other runs were looked for.
-    others: u32,
+    pub(super) others: u32,
     /// What is made smaller is such a run.
     pub drawn_anew: bool,
     /// Other draws that were tried.
@@ -88,7 +89,7 @@ pub struct Search<'a> {
     /// When faults may begin, as far as [`Search::times`] has found out.
     pub(super) windows: Vec<Window>,
     /// The logs in which dimensions were found to be minimal.
-    settled: BTreeMap<&'static str, Arc<Log>>,
+    pub(super) settled: BTreeMap<&'static str, Arc<Log>>,
 }
 
 impl<'a> Search<'a> {
@@ -102,6 +103,7 @@ impl<'a> Search<'a> {
             runs: 1,
             budget,
             late: false,
+            shared: 0,
             time: None,
             dimensions: Vec::new(),
             says,
@@ -134,7 +136,8 @@ impl<'a> Search<'a> {
         self.which_operations(true)?;
         self.share(WHOLE);
         self.what_is_left()?;
-        while self.is_large() && self.another_run(true)? {
+        while self.is_large() && self.another_run(Wanted::Less)? {
+            self.share(WHOLE);
             self.what_is_left()?;
         }
         self.fewer_faults()?;
@@ -143,13 +146,13 @@ impl<'a> Search<'a> {
     }
 
     /// Leaves out faults, in runs to the end; or goes on with another run, if there may be one.
-    fn which_faults(&mut self) -> Result<(), Failure> {
+    pub(super) fn which_faults(&mut self) -> Result<(), Failure> {
         self.whole = true;
         // With all operations, for each of them may show what is wrong, and to the end of the run: with fewer faults it fails later, if at all.
         self.faults(self.budget)?;
         // Of so many, looking for a shorter run takes less time than other draws of this one.
         let many = |ran: &Ran| case::faults(ran).len() > MANY;
-        if many(&self.ran) && self.others == 0 && self.another_run(false)? {
+        if many(&self.ran) && self.others == 0 && self.another_run(Wanted::FewFaults)? {
             return Ok(());
         }
         self.lucky_faults()?;
@@ -161,7 +164,7 @@ impl<'a> Search<'a> {
     }
 
     /// Leaves out operations, of a run whose network and scheduler are as plain as that needs; or goes on with another run, if there may be one.
-    fn which_operations(&mut self, or_another: bool) -> Result<(), Failure> {
+    pub(super) fn which_operations(&mut self, or_another: bool) -> Result<(), Failure> {
         self.plainest()?;
         // A fault that comes just in time is too late in a run in which packets come at other times.
         let in_time = !self.is_plain();
@@ -172,7 +175,7 @@ impl<'a> Search<'a> {
         self.concerned()?;
         self.lucky_concerned()?;
         // Of a run in which packets have to be late or lost operations go one by one, if at all.
-        if or_another && !self.is_plain() && self.is_large() && self.another_run(true)? {
+        if or_another && !self.is_plain() && self.is_large() && self.another_run(Wanted::Less)? {
             return Ok(());
         }
         self.share(NETWORK);
@@ -181,7 +184,7 @@ impl<'a> Search<'a> {
         self.share(OPERATIONS);
         self.concerned()?;
         self.moved_operations()?;
-        if or_another && self.is_large() && self.another_run(true)? {
+        if or_another && self.is_large() && self.another_run(Wanted::Less)? {
             return Ok(());
         }
         // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
@@ -201,33 +204,6 @@ impl<'a> Search<'a> {
         self.parameters()?;
         self.faults(self.budget)?;
         self.operations(self.budget)
-    }
-
-    /// Makes another run smaller that fails in the same way, its faults and, if it is asked for, its operations. Whether there is one of which less is left.
-    fn another_run(&mut self, with_operations: bool) -> Result<bool, Failure> {
-        while self.others < OTHERS {
-            self.others += 1;
-            let before = (self.ran.clone(), self.dimensions.clone(), self.drawn_anew);
-            let windows = std::mem::take(&mut self.windows);
-            let found = self.afresh()?;
-            if found {
-                self.which_faults()?;
-                if with_operations {
-                    self.which_operations(false)?;
-                }
-            } else {
-                // Others would hardly be found either.
-                self.others = OTHERS;
-            }
-            // Before operations are left out only faults tell which is smaller.
-            let size = |ran: &Ran| if with_operations { excess(ran) } else { (case::faults(ran).len(), 0) };
-            if found && size(&self.ran) < size(&before.0) {
-                return Ok(true);
-            }
-            (self.ran, self.dimensions, self.drawn_anew) = before;
-            self.windows = windows;
-        }
-        Ok(false)
     }
 
     /// Leaves out faults that are needed only for the times of other ones, in runs to the end: when delays, turns and the amounts of faults are as plain as
@@ -273,11 +249,11 @@ impl<'a> Search<'a> {
     }
 
     /// From now on no run begins when so many hundredths of the time are over: what comes next must not have all of it.
-    fn share(&mut self, hundredths: u32) {
-        // Another run has what the first one has left.
-        let hundredths = if self.others > 0 { hundredths.max(OPERATIONS) } else { hundredths };
+    pub(super) fn share(&mut self, hundredths: u32) {
+        // Another run, which comes later, must not have less.
+        self.shared = self.shared.max(hundredths);
         if let Some((from, to)) = self.time {
-            self.pool.end_at(Some(from + to.saturating_duration_since(from) * hundredths / WHOLE));
+            self.pool.end_at(Some(from + to.saturating_duration_since(from) * self.shared / WHOLE));
             self.late = false;
         }
     }
@@ -494,12 +470,6 @@ impl<'a> Search<'a> {
         self.failed.clear();
         Ok(true)
     }
-}
-
-/// How much more is left of a run than a reader would like, and how much in all: faults and operations.
-fn excess(ran: &Ran) -> (usize, usize) {
-    let (faults, operations) = (case::faults(ran).len(), case::operations_out(ran).len());
-    (faults.saturating_sub(FEW) + operations.saturating_sub(FEW_OPERATIONS), faults + operations)
 }
 
 /// What Ctrl-C ends a search with.

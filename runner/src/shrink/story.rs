@@ -49,8 +49,10 @@ pub fn text(told: &Told<'_>) -> String {
         let _ = writeln!(out, "  {name}: {after} of {before}{open}");
     }
     if *drawn_anew {
-        let _ =
-            writeln!(out, "  a shorter run that fails in the same way: it is drawn anew from the boot on");
+        let _ = writeln!(
+            out,
+            "  another run that fails in the same way: all of it is drawn anew from the boot on"
+        );
     }
     if let Some(why) = early {
         let _ = writeln!(out, "  {why}: what is left may be more than is needed");
