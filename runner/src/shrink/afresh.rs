@@ -97,7 +97,12 @@ impl Search<'_> {
                 }
                 let useful = match wanted {
                     Wanted::FewFaults => case::faults(&self.ran).len() <= FEW,
-                    Wanted::Less => excess(&self.ran) < excess(&kept.ran),
+                    // What is left of operations says little while those of the run before are still to be left out.
+                    Wanted::Less => {
+                        let faults = |ran| case::faults(ran).len();
+                        faults(&self.ran) <= faults(&kept.ran).max(FEW)
+                            && excess(&self.ran) < excess(&kept.ran)
+                    }
                 };
                 if useful {
                     self.budget = kept.budget;
