@@ -449,7 +449,7 @@ impl Ctx<'_> {
         }
         let Ok(value) = self.read_obj::<u32>(Ptr(word)) else { return false };
         // Nobody owns it: it was unlocked and perhaps nobody has been woken yet, or its owner died and it was the caller that has been woken, who
-        // does not take it any more. Then the next one is told ("the pending robust list entry [...] a wakeup needs to be propagated").
+        // does not take it any more. Then the next one is told (handle_futex_death of Linux 6.1.2 and later).
         if pending && !pi && value & c::FUTEX_TID_MASK as u32 == 0 {
             self.wake_one(word);
             return true;
