@@ -231,10 +231,14 @@ impl Counters {
         }
     }
 
-    /// A packet is handed to its protocol; `taken`: somebody takes that.
+    /// A packet is handed to its protocol; `taken`: a raw socket has got it.
     pub(crate) fn delivers(&mut self, packet: &Packet, taken: bool) {
+        let known = match &packet.body {
+            Body::Raw(_, protocol, _) => wire::is_known(*protocol, packet.dst.is_ipv6()),
+            _ => true,
+        };
         let ip = self.ip_of(packet);
-        *if taken { &mut ip.delivered } else { &mut ip.unknown_protocol } += 1;
+        *if known || taken { &mut ip.delivered } else { &mut ip.unknown_protocol } += 1;
     }
 
     fn ip_of(&mut self, packet: &Packet) -> &mut IpCounters {

@@ -181,7 +181,7 @@ impl Interfaces {
         {
             // The server is a socket of this node.
             self.counters.comes_in(&packet, LOOPBACK, false);
-            self.counters.delivers(&packet, true);
+            self.counters.delivers(&packet, false);
             self.counters.udp[0].received += 1;
             if self.names.held {
                 self.names.questions.push(packet);

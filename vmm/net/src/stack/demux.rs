@@ -8,7 +8,7 @@ use crate::naming::Opened;
 use crate::seq::{after, before, hash_pair};
 use crate::socket::{Common, Cx, Kind, Request};
 use crate::{
-    Body, Bytes, Datagram, Flags, Header, Packet, Proto, ReadyFlags, Segment, SocketId, Unreachable, wire,
+    Body, Bytes, Datagram, Flags, Header, Packet, Proto, ReadyFlags, Segment, SocketId, Unreachable,
 };
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Place;
@@ -42,11 +42,7 @@ impl Stack {
             return;
         }
         let taken = self.copy_to_raw(&packet, now);
-        let known = match &packet.body {
-            Body::Raw(_, protocol, _) => wire::is_known(*protocol, packet.dst.is_ipv6()),
-            _ => true,
-        };
-        self.net.counters.delivers(&packet, known || taken);
+        self.net.counters.delivers(&packet, taken);
         match &packet.body {
             Body::Tcp(seg) => self.input_tcp(pair, seg, packet.place, now),
             Body::Udp(header, data) => self.input_udp(pair, (*header, data.clone()), packet.place, now),

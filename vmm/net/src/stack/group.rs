@@ -212,12 +212,7 @@ impl Stack {
         }
         self.net.counters.comes_to_member(&packet);
         let taken = self.copy_to_raw(&packet, now);
-        let known = match &packet.body {
-            Body::Udp(..) => true,
-            Body::Raw(_, protocol, _) => wire::is_known(*protocol, packet.dst.is_ipv6()),
-            _ => false,
-        };
-        self.net.counters.delivers(&packet, known || taken);
+        self.net.counters.delivers(&packet, taken);
         let (src, dst) = (packet.src, packet.dst);
         match &packet.body {
             Body::Udp(header, data) => self.input_group((dst, src), (*header, data.clone()), now),
