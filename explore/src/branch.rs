@@ -55,14 +55,7 @@ pub(crate) fn is_possible(arm: Arm, state: &State, chains: &[FaultChain]) -> boo
 fn concerns(arm: Arm) -> &'static [Concern] {
     match arm {
         Arm::Fresh | Arm::Input | Arm::OneFault | Arm::MoveFault => &[],
-        Arm::Profile | Arm::Future => &[
-            Concern::Scheduler,
-            Concern::Network,
-            Concern::Disk,
-            Concern::GuestRandom,
-            Concern::Workload,
-            Concern::Faults,
-        ],
+        Arm::Profile | Arm::Future => &Concern::OF_RUN,
         Arm::Faults => &[Concern::Disk, Concern::Faults],
         Arm::AddFault => &[Concern::Faults],
         Arm::Timing => &[Concern::Scheduler, Concern::Network],

@@ -12,16 +12,6 @@ use super::{Point, Wish};
 use crate::exit;
 use crate::session::{Failure, Outcome, Stopped, Worker, host_failure};
 
-/// Concerns of which an epoch of a branch has some. How nodes differ is drawn when they boot.
-const CONCERNS: [Concern; 6] = [
-    Concern::Scheduler,
-    Concern::Network,
-    Concern::Disk,
-    Concern::GuestRandom,
-    Concern::Workload,
-    Concern::Faults,
-];
-
 /// So many points are held at the same time.
 const HELD: u64 = 8;
 /// After so many attempts in a row that give no point, it is given up: moments are drawn, and after the last event of a run there are none.
@@ -173,9 +163,10 @@ impl<'a> Check<'a> {
         let left = self.end.since(point.at).max(2);
         let from = point.at.0 + 1 + self.dice.below(left / 2);
         log.epochs.retain(|epoch| epoch.from <= point.at.0);
-        let mut concerns: Vec<Concern> = CONCERNS.into_iter().filter(|_| self.dice.below(3) == 0).collect();
+        let mut concerns: Vec<Concern> =
+            Concern::OF_RUN.into_iter().filter(|_| self.dice.below(3) == 0).collect();
         if concerns.is_empty() {
-            concerns.push(CONCERNS[self.dice.below(CONCERNS.len() as u64) as usize]);
+            concerns.push(Concern::OF_RUN[self.dice.below(Concern::OF_RUN.len() as u64) as usize]);
         }
         log.epochs.push(Epoch { from, seed: self.dice.word(), concerns });
         let stops = [SimTime(from).after(left / 8)];

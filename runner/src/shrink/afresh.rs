@@ -28,16 +28,6 @@ const PARTS: [u64; 4] = [16, 8, 4, 2];
 const WORTH: u32 = 8 * DRAWS as u32;
 /// So many other runs may be made smaller.
 const MOST: u32 = 3;
-/// All that is drawn when the services are ready, but for the policy of the scheduler.
-const DRAWN: [Concern; 6] = [
-    Concern::Scheduler,
-    Concern::Network,
-    Concern::Disk,
-    Concern::GuestRandom,
-    Concern::Workload,
-    Concern::Faults,
-];
-
 /// What a search comes back to if another run is of no use.
 struct Kept {
     ran: Ran,
@@ -136,20 +126,19 @@ impl Search<'_> {
     fn afresh(&mut self) -> Result<Looked, Failure> {
         let on_key = self.on_key();
         self.whole = true;
-        let outcome = self.first.outcome.clone();
-        let base = base_of(&outcome.decisions, case::ready(&outcome));
+        let base = base_of(&self.first.outcome.decisions, case::ready(&self.first.outcome));
         for end in self.ends() {
             if self.left() < 2 * DRAWS as u32 {
                 return Ok(Looked::NotAll);
             }
-            let other = case::cut(&outcome, &base, end);
+            let other = case::cut(&self.first.outcome, &base, end);
             let mut keyed = other.clone();
             keyed.overrides.extend(on_key.iter().copied());
             let draws: Vec<Log> = (0..DRAWS)
                 .map(|nth| {
                     self.tries += 1;
                     let log = if nth % 2 == 0 { &keyed } else { &other };
-                    case::drawn_anew(&self.first, log, &DRAWN, self.tries)
+                    case::drawn_anew(&self.first, log, &Concern::OF_RUN, self.tries)
                 })
                 .collect();
             if let Some(found) = self.first_of(draws)?
@@ -226,10 +215,10 @@ impl Search<'_> {
 fn base_of(log: &Log, ready: SimTime) -> Log {
     let mut log = log.clone();
     log.epochs.retain(|epoch| epoch.from <= ready.0);
-    log.plain.retain(|concern| !DRAWN.contains(concern));
+    log.plain.retain(|concern| !Concern::OF_RUN.contains(concern));
     log.overrides.retain(|choice, recorded| {
         choice.part == Part::Boot
-            || !DRAWN.contains(&choice.site.concern())
+            || !Concern::OF_RUN.contains(&choice.site.concern())
             || case::is_of_configuration(choice, *recorded)
     });
     log.switches = None;

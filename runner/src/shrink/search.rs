@@ -151,8 +151,7 @@ impl<'a> Search<'a> {
         // With all operations, for each of them may show what is wrong, and to the end of the run: with fewer faults it fails later, if at all.
         self.faults(self.budget)?;
         // Of so many, looking for a shorter run takes less time than other draws of this one.
-        let many = |ran: &Ran| case::faults(ran).len() > MANY;
-        if many(&self.ran) && self.others == 0 && self.another_run(Wanted::FewFaults)? {
+        if case::faults(&self.ran).len() > MANY && self.others == 0 && self.another_run(Wanted::FewFaults)? {
             return Ok(());
         }
         self.lucky_faults()?;

@@ -49,10 +49,7 @@ pub fn text(told: &Told<'_>) -> String {
         let _ = writeln!(out, "  {name}: {after} of {before}{open}");
     }
     if *drawn_anew {
-        let _ = writeln!(
-            out,
-            "  another run that fails in the same way: all of it is drawn anew from the boot on"
-        );
+        let _ = writeln!(out, "  another run that fails in the same way: drawn anew from the boot on");
     }
     if let Some(why) = early {
         let _ = writeln!(out, "  {why}: what is left may be more than is needed");

@@ -36,6 +36,16 @@ impl Concern {
         Concern::Nodes,
     ];
 
+    /// Those that are drawn while a run is under way: all but how nodes differ, which is drawn when they boot.
+    pub const OF_RUN: [Concern; 6] = [
+        Concern::Scheduler,
+        Concern::Network,
+        Concern::Disk,
+        Concern::GuestRandom,
+        Concern::Workload,
+        Concern::Faults,
+    ];
+
     /// Its name in files.
     pub fn name(self) -> &'static str {
         match self {
