@@ -305,8 +305,7 @@ impl Vfs {
         if !known && flags & XATTR_REPLACE != 0 {
             return Err(Errno::ENODATA);
         }
-        let used: usize = all.into_iter().flatten().map(|(name, value)| name.len() + value.len()).sum();
-        if used + name.len() + value.len() > XATTR_TOTAL_MAX {
+        if inode.meta.xattr_bytes + name.len() + value.len() > XATTR_TOTAL_MAX {
             return Err(Errno::ENOSPC);
         }
         let time = self.stamp(now);

@@ -30,6 +30,8 @@ pub(crate) struct Meta {
     pub(crate) btime: Timestamp,
     /// Extended attributes, `None` for none.
     pub(crate) xattrs: Option<Arc<BTreeMap<Vec<u8>, Vec<u8>>>>,
+    /// Bytes of their names and values: there may be thousands, so they are not counted anew for each that is set.
+    pub(crate) xattr_bytes: usize,
 }
 
 /// XATTR_NAME_CAPS: the capabilities that a program file gives (capabilities(7)).
@@ -43,15 +45,22 @@ impl Meta {
 
     /// Sets an extended attribute, or removes it.
     pub(crate) fn set_xattr(&mut self, name: &[u8], value: Option<Vec<u8>>) {
-        match (value, &mut self.xattrs) {
+        let new = value.as_ref().map_or(0, |value| name.len() + value.len());
+        let old = match (value, &mut self.xattrs) {
             (Some(value), xattrs) => {
-                Arc::make_mut(xattrs.get_or_insert_default()).insert(name.to_vec(), value);
+                Arc::make_mut(xattrs.get_or_insert_default()).insert(name.to_vec(), value)
             }
-            (None, Some(all)) if all.contains_key(name) => {
-                Arc::make_mut(all).remove(name);
-            }
-            (None, _) => {}
-        }
+            (None, Some(all)) if all.contains_key(name) => Arc::make_mut(all).remove(name),
+            (None, _) => None,
+        };
+        self.xattr_bytes = self.xattr_bytes + new - old.map_or(0, |old| name.len() + old.len());
+    }
+
+    /// The attributes of a file of the base layer.
+    pub(crate) fn take_over_xattrs(&mut self, xattrs: Option<Arc<BTreeMap<Vec<u8>, Vec<u8>>>>) {
+        let all = xattrs.iter().flat_map(|all| all.iter());
+        self.xattr_bytes = all.map(|(name, value)| name.len() + value.len()).sum();
+        self.xattrs = xattrs;
     }
 }
 

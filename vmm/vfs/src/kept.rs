@@ -37,8 +37,9 @@ impl Inode {
             Node::Symlink(target) => target.len() as u64,
             _ => 0,
         };
-        let pairs = self.meta.xattrs.as_deref().into_iter().flatten();
-        let attributes: u64 = pairs.map(|(name, value)| 64 + (name.len() + value.len()) as u64).sum();
+        const ATTRIBUTE: u64 = 64;
+        let count = self.meta.xattrs.as_ref().map_or(0, |all| all.len() as u64);
+        let attributes = ATTRIBUTE * count + self.meta.xattr_bytes as u64;
         INODE + NAME * u64::from(self.meta.nlink) + target + attributes
     }
 }

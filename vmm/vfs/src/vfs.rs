@@ -421,7 +421,19 @@ impl Vfs {
 /// Metadata of a new inode with one link.
 pub(crate) fn meta(mode: u32, uid: u32, gid: u32, time: Timestamp) -> Meta {
     let (nlink, flags) = (1, 0);
-    Meta { mode, flags, uid, gid, nlink, atime: time, mtime: time, ctime: time, btime: time, xattrs: None }
+    Meta {
+        mode,
+        flags,
+        uid,
+        gid,
+        nlink,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        btime: time,
+        xattrs: None,
+        xattr_bytes: 0,
+    }
 }
 
 fn from_base(fs: FsId, parent: Ino, tree: TreeId, path: Vec<u8>, entry: BaseEntry) -> Inode {
@@ -438,6 +450,6 @@ fn from_base(fs: FsId, parent: Ino, tree: TreeId, path: Vec<u8>, entry: BaseEntr
     };
     let mut meta = meta(entry.mode, entry.uid, entry.gid, entry.mtime);
     meta.nlink = entry.linked.map_or(1, |linked| linked.names);
-    meta.xattrs = entry.xattrs;
+    meta.take_over_xattrs(entry.xattrs);
     Inode::new(fs, meta, node)
 }
