@@ -322,9 +322,73 @@ static void packets(void)
 	close(fds[1]);
 }
 
+/* A child that writes so many bytes, or reads one, and then tells its name; it sleeps when this returns. */
+static pid_t in_line(int to_write, int to_read, size_t bytes, int tell_to, char name)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		char *all = calloc(1, bytes);
+		REQUIRE((to_read >= 0 ? read(to_read, all, bytes) : write(to_write, all, bytes)) > 0);
+		REQUIRE(write(tell_to, &name, 1) == 1);
+		_exit(0);
+	}
+	usleep(30000);
+	return child;
+}
+
+/* Who tells next, or 0 for nobody. */
+static char next_of(int names)
+{
+	struct pollfd ask = {names, POLLIN, 0};
+	char name = 0;
+	if (poll(&ask, 1, 100) == 1)
+		REQUIRE(read(names, &name, 1) == 1);
+	return name;
+}
+
+/* Of several that sleep at an end of a pipe the first one goes on first, and wakes the next one if there is more. */
+static void first_come(void)
+{
+	static char buffer[65536];
+	int fds[2], names[2];
+	REQUIRE(pipe(fds) == 0 && pipe(names) == 0);
+	CHECK_EQ(write(fds[1], buffer, 17), 17);
+	in_line(fds[1], -1, 65535, names[1], 'A');
+	in_line(fds[1], -1, 12, names[1], 'B');
+	in_line(fds[1], -1, 12, names[1], 'C');
+	/* A page is free now, and the first one takes it. */
+	CHECK_EQ(read(fds[0], buffer, 34), 34);
+	CHECK_EQ(next_of(names[0]), 'A');
+	CHECK_EQ(next_of(names[0]), 0);
+	/* Two are, and the second wakes the third; which of them tells of it first is open. */
+	CHECK_EQ(read(fds[0], buffer, 8192), 8192);
+	CHECK_EQ(next_of(names[0]) + next_of(names[0]), 'B' + 'C');
+	for (int i = 0; i < 3; i++)
+		wait(NULL);
+	while (fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0 && read(fds[0], buffer, sizeof buffer) > 0)
+		;
+	REQUIRE(fcntl(fds[0], F_SETFL, 0) == 0);
+	in_line(-1, fds[0], 3, names[1], 'A');
+	in_line(-1, fds[0], 3, names[1], 'B');
+	pid_t third = in_line(-1, fds[0], 3, names[1], 'C');
+	in_line(-1, fds[0], 3, names[1], 'D');
+	CHECK_EQ(write(fds[1], buffer, 2), 2);
+	CHECK_EQ(next_of(names[0]), 'A');
+	CHECK_EQ(next_of(names[0]), 0);
+	/* Who is gone holds up nobody. */
+	kill(third, SIGKILL);
+	REQUIRE(waitpid(third, NULL, 0) == third);
+	CHECK_EQ(write(fds[1], buffer, 4), 4);
+	CHECK_EQ(next_of(names[0]) + next_of(names[0]), 'B' + 'D');
+	while (wait(NULL) > 0)
+		;
+	close(fds[0]), close(fds[1]), close(names[0]), close(names[1]);
+}
+
 int main(void)
 {
 	basics();
+	first_come();
 	broken();
 	broken_amid();
 	capacity();

@@ -237,6 +237,7 @@ impl Node {
         let Some(Woken { blocked, .. }) = self.task_mut(tid).woken.take() else { return };
         self.account_io(tid, &blocked.call, &Err(Stop::Errno(Errno::EINTR)));
         self.interrupt(tid, &blocked.wait);
+        self.give_up_place(&blocked.wait);
         self.unpin(&blocked.files, base);
     }
 
@@ -249,6 +250,7 @@ impl Node {
         self.forget_cpu_sleep(tid, blocked.wait.on.first());
         self.forget_fifo_open(&blocked.progress);
         self.forget_notification(blocked.wait.on.first());
+        self.give_up_place(&blocked.wait);
         self.unpin(&blocked.files, base);
     }
 }

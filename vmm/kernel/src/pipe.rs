@@ -1,5 +1,6 @@
 //! Pipes and fifos (pipe(7)): a byte buffer between descriptions.
 
+mod line;
 mod pages;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +15,9 @@ use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::mm::Access;
 use crate::node::Node;
-use crate::wait::{Object, Progress, Restart, SysResult, Wait};
+use crate::wait::{Object, Progress, Restart, SysResult};
+
+use line::{End, Lines};
 
 /// "POSIX.1 says that writes of less than PIPE_BUF bytes must be atomic ... On Linux, PIPE_BUF is 4096 bytes."
 pub const PIPE_BUF: usize = 4096;
@@ -61,12 +64,22 @@ pub struct Pipe {
     written: bool,
     /// Whose pages it has.
     user: u32,
+    /// Who sleeps at its ends.
+    lines: Lines,
 }
 
 impl Default for Pipe {
     fn default() -> Self {
         let most = CAPACITY / PIPE_BUF;
-        Pipe { slots: VecDeque::new(), most, readers: 0, writers: 0, written: false, user: 0 }
+        Pipe {
+            slots: VecDeque::new(),
+            most,
+            readers: 0,
+            writers: 0,
+            written: false,
+            user: 0,
+            lines: Lines::default(),
+        }
     }
 }
 
@@ -288,13 +301,13 @@ impl Ctx<'_> {
             self.node.pipe_async(pipe, false);
             return Ok(0);
         }
-        if p.is_empty() {
-            if nonblock {
-                // Writers are told of every read that ends, also of one without a byte (pipe_read's end).
-                self.node.pipe_async(pipe, false);
-                return Err(Errno::EAGAIN.into());
-            }
-            return Err(Wait::object(Object::Pipe(pipe)).into());
+        if p.is_empty() && nonblock {
+            // Writers are told of every read that ends, also of one without a byte (pipe_read's end).
+            self.node.pipe_async(pipe, false);
+            return Err(Errno::EAGAIN.into());
+        }
+        if p.is_empty() || self.is_behind(pipe, End::Read) {
+            return Err(self.line_up(pipe, End::Read, false).into());
         }
         // "We only wake up writers if the pipe was full when we started reading" (the kernel's pipe_read): who watches for room by its edge hears of no other read.
         let was_full = p.free_slots() == 0;
@@ -314,6 +327,7 @@ impl Ctx<'_> {
         if was_full {
             self.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
         }
+        self.leave_line(pipe, End::Read);
         self.node.pipe_async(pipe, false);
         if done == 0 { Err(Errno::EFAULT.into()) } else { Ok(done) }
     }
@@ -335,7 +349,10 @@ impl Ctx<'_> {
             self.raise_sigpipe();
             return if done > 0 { Ok(done) } else { Err(Errno::EPIPE.into()) };
         }
-        let (done, bad) = self.fill_slots(pipe, from, done, packet);
+        let (done, bad) = match self.is_behind(pipe, End::Write) {
+            true => (done, false),
+            false => self.fill_slots(pipe, from, done, packet),
+        };
         if done > begun {
             self.charge_moved(done);
             self.node.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
@@ -345,6 +362,9 @@ impl Ctx<'_> {
         if ends || done > begun {
             self.node.pipe_async(pipe, true);
         }
+        if ends {
+            self.leave_line(pipe, End::Write);
+        }
         match done {
             0 if bad => Err(Errno::EFAULT.into()),
             0 if nonblock => Err(Errno::EAGAIN.into()),
@@ -352,7 +372,7 @@ impl Ctx<'_> {
             _ => {
                 // "if it is interrupted by a signal handler after having written some bytes, it returns the number" (write(2)).
                 let restart = if done > 0 { Restart::Partial(done) } else { Restart::Sys };
-                let wait = Wait::object(Object::Pipe(pipe)).restart(restart);
+                let wait = self.line_up(pipe, End::Write, done > begun).restart(restart);
                 Err(wait.progress(Progress::Write { source: from.clone(), done }).into())
             }
         }

@@ -294,6 +294,8 @@ pub struct Wait {
     pub saved_mask: Option<u64>,
     /// Where an interruption stores what is left until the deadline.
     pub left: Option<Left>,
+    /// The place among those who wait for the same in order (`pipe::line`).
+    pub place: Option<u64>,
 }
 
 impl Wait {
@@ -306,6 +308,7 @@ impl Wait {
             restart: Restart::Sys,
             saved_mask: None,
             left: None,
+            place: None,
         }
     }
 
@@ -317,7 +320,7 @@ impl Wait {
     /// Waits for time or a signal only.
     pub fn until(deadline: Option<SimTime>) -> Wait {
         let (on, restart) = (SmallVec::new(), Restart::Sys);
-        Wait { on, deadline, wall: false, restart, saved_mask: None, left: None }
+        Wait { on, deadline, wall: false, restart, saved_mask: None, left: None, place: None }
     }
 
     /// With another deadline.
@@ -502,6 +505,23 @@ impl Node {
             (TaskState::Blocked(blocked), _) => Some((true, blocked)),
             (_, Some(woken)) => Some((false, &mut woken.blocked)),
             _ => None,
+        }
+    }
+
+    /// The same, to be looked at.
+    pub(crate) fn call_of(&self, tid: Tid) -> Option<&Blocked> {
+        let task = self.tasks.get(&tid)?;
+        match (&task.state, &task.woken) {
+            (TaskState::Blocked(blocked), _) => Some(blocked),
+            (_, Some(woken)) => Some(&woken.blocked),
+            _ => None,
+        }
+    }
+
+    /// A call has ended without its turn that had a place in line: those behind it look again.
+    pub(crate) fn give_up_place(&mut self, wait: &Wait) {
+        if wait.place.is_some() {
+            wait.on.iter().for_each(|on| self.notify(*on));
         }
     }
 

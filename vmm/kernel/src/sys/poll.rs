@@ -125,7 +125,7 @@ impl Ctx<'_> {
             return self.store_revents(ptr, &fds).map(|()| hits);
         }
         let deadline = self.deadline(timeout);
-        let wait = Wait { on, deadline, wall: false, restart, saved_mask: saved, left };
+        let wait = Wait { on, deadline, wall: false, restart, saved_mask: saved, left, place: None };
         Err(wait.progress(Progress::Poll(fds)).into())
     }
 
@@ -269,7 +269,7 @@ impl Ctx<'_> {
         }
         let deadline = self.deadline(timeout);
         let (on, restart) = (on.list, Restart::NoHand);
-        let wait = Wait { on, deadline, wall: false, restart, saved_mask: saved, left };
+        let wait = Wait { on, deadline, wall: false, restart, saved_mask: saved, left, place: None };
         Err(wait.progress(Progress::Select(input, nfds)).into())
     }
 
