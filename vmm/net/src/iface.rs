@@ -24,7 +24,8 @@ pub(crate) struct Interfaces {
     pub(crate) watchers: u32,
     pub(crate) noted: Vec<Noted>,
     /// Loopback packets in flight, in order of arrival time.
-    pub(crate) loopback: VecDeque<(SimTime, Packet)>,
+    /// When, what, and by which interface it comes in.
+    pub(crate) loopback: VecDeque<(SimTime, Packet, u32)>,
     /// The name server, which is on loopback.
     pub(crate) names: Names,
     /// TCP ports of the loopback addresses behind which another node is, as an engine has them on the machine of its containers.
@@ -99,6 +100,38 @@ impl Interfaces {
         default.map(|(own, _)| *own).ok_or(Errno::ENETUNREACH)
     }
 
+    /// The source address for packets to `dst` of a socket that sends by one interface; 0 stands for any.
+    pub(crate) fn source_by(&self, dst: IpAddr, device: u32) -> Result<IpAddr, Errno> {
+        let v6 = dst.is_ipv6();
+        let own = match device {
+            _ if device == 0 || self.is_local(dst) && self.leads_to(dst, device) => {
+                return self.source_for(dst);
+            }
+            // "Apparently, routing tables are wrong. Assume, that the destination is on link" (ip_route_output_key_hash_rcu).
+            LOOPBACK => self.addresses.iter().map(|(own, _)| *own).find(|own| own.is_ipv6() == v6),
+            _ => self.address_on(device, v6),
+        };
+        own.ok_or(Errno::ENETUNREACH)
+    }
+
+    /// Whether packets to `dst` get there by an interface; 0 stands for any. Loopback leads to this node alone, and no other one to its loopback
+    /// addresses.
+    fn leads_to(&self, dst: IpAddr, device: u32) -> bool {
+        match device {
+            0 => true,
+            LOOPBACK => self.is_local(dst),
+            _ => !dst.is_loopback() && self.arrived_by(dst) == device,
+        }
+    }
+
+    /// The interface by which a packet of this node comes back to it (`inet_iif`): that of its address, but for a socket that sends by loopback.
+    fn comes_back_by(&self, dst: IpAddr, device: u32) -> u32 {
+        match device {
+            LOOPBACK => LOOPBACK,
+            _ => self.interface_of(dst).unwrap_or(LOOPBACK),
+        }
+    }
+
     /// The addresses with the numbers of their interfaces: loopback is 1, and each IPv4 address begins another one, to which the IPv6
     /// addresses belong that were given after it.
     fn numbered(&self) -> impl Iterator<Item = (u32, IpAddr, u8)> + '_ {
@@ -153,10 +186,11 @@ impl Interfaces {
         self.numbered().find(|(_, own, prefix)| of(*own, *prefix)).map(|(number, ..)| number)
     }
 
-    /// Checks a source chosen by the user against the route to `dst`: a loopback source cannot leave the node.
-    pub(crate) fn check_source(&self, src: IpAddr, dst: IpAddr) -> Result<(), Errno> {
-        self.source_for(dst)?;
-        if src.is_loopback() && !self.is_local(dst) { Err(Errno::EINVAL) } else { Ok(()) }
+    /// Checks a source chosen by the user against the route to `dst`, by one interface or (0) any: a loopback source cannot leave the node.
+    pub(crate) fn check_source(&self, src: IpAddr, dst: IpAddr, device: u32) -> Result<(), Errno> {
+        self.source_by(dst, device)?;
+        let leaves = !self.is_local(dst) || device > LOOPBACK;
+        if src.is_loopback() && leaves { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
     /// The segment size that this side announces to `peer`.
@@ -168,8 +202,18 @@ impl Interfaces {
         }
     }
 
-    /// Sends a packet. Loopback packets keep the order in which they were sent.
+    /// Sends a packet by the interface that leads to its receiver.
     pub(crate) fn emit(&mut self, packet: Packet, now: SimTime) {
+        self.emit_by(packet, 0, now);
+    }
+
+    /// Sends a packet of a socket that sends by one interface; 0 stands for any. It is lost if the receiver is not there. Loopback packets keep the
+    /// order in which they were sent.
+    pub(crate) fn emit_by(&mut self, packet: Packet, device: u32, now: SimTime) {
+        if !self.leads_to(packet.dst.ip(), device) {
+            self.note(&packet, device, None, true, now);
+            return;
+        }
         if !self.is_local(packet.dst.ip()) {
             self.send_out(packet, now);
             return;
@@ -195,7 +239,8 @@ impl Interfaces {
             }
             return;
         }
-        self.loop_back(packet, now);
+        let interface = self.comes_back_by(packet.dst.ip(), device);
+        self.loop_back(packet, interface, now);
     }
 
     /// Sends a packet to the fabric.
@@ -205,11 +250,11 @@ impl Interfaces {
         self.out.push(packet);
     }
 
-    /// Sends a packet to this node itself.
-    pub(crate) fn loop_back(&mut self, packet: Packet, now: SimTime) {
+    /// Sends a packet to this node itself, where it comes in by an interface.
+    pub(crate) fn loop_back(&mut self, packet: Packet, interface: u32, now: SimTime) {
         let at = now.after(self.config.loopback_delay);
-        let at = self.loopback.back().map_or(at, |(last, _)| at.max(*last));
-        self.loopback.push_back((at, packet));
+        let at = self.loopback.back().map_or(at, |(last, ..)| at.max(*last));
+        self.loopback.push_back((at, packet, interface));
     }
 
     /// Answers `seg` with a reset (RFC 9293, 3.10.7.1), unless it is one itself.

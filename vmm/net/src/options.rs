@@ -89,6 +89,14 @@ pub enum SockOpt {
     GroupAll6(bool),
     /// IP_RECVERR or IPV6_RECVERR.
     RecvErr(bool),
+    /// SO_BINDTODEVICE: number of the interface, 0 for all.
+    Device(u32),
+    /// SO_BUF_LOCK: whether the sizes of the send and the receive buffer stay as they are.
+    BufLock([bool; 2]),
+    /// IP_UNICAST_IF: number of the interface, 0 for none.
+    UnicastInterface(u32),
+    /// IPV6_UNICAST_IF.
+    UnicastInterface6(u32),
 }
 
 /// The values of a socket's options, as getsockopt(2) shows them.
@@ -138,6 +146,12 @@ pub struct Options {
     pub group_interface: u32,
     /// IPV6_MULTICAST_IF.
     pub group_interface6: u32,
+    /// SO_BINDTODEVICE: number of the interface, 0 for all.
+    pub device: u32,
+    /// IP_UNICAST_IF: number of the interface, 0 for none.
+    pub unicast_interface: u32,
+    /// IPV6_UNICAST_IF.
+    pub unicast_interface6: u32,
     /// IP_MULTICAST_ALL.
     pub group_all: bool,
     /// IPV6_MULTICAST_ALL.
@@ -177,6 +191,9 @@ impl Options {
             oobinline: false,
             group_interface: 0,
             group_interface6: 0,
+            device: 0,
+            unicast_interface: 0,
+            unicast_interface6: 0,
             // inet6_create leaves this one off.
             group_all: !v6,
             group_all6: true,

@@ -10,7 +10,7 @@ use crate::{Config, Datagram, Options, Proto, ReadyFlags, Report, SocketId, TcpS
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// `socket_state` of Linux (SS_*): what connect(2) has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +65,20 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Whether packets that come in by an interface are for this socket (`inet_sk_bound_dev_eq`).
+    pub(crate) fn takes_from(&self, interface: u32) -> bool {
+        self.opts.device == 0 || self.opts.device == interface
+    }
+
+    /// The interface by which datagrams to an address leave; 0 leaves it to the route.
+    pub(crate) fn device_to(&self, ip: IpAddr) -> u32 {
+        match (self.opts.device, ip.is_ipv6()) {
+            (0, false) => self.opts.unicast_interface,
+            (0, true) => self.opts.unicast_interface6,
+            (device, _) => device,
+        }
+    }
+
     pub(crate) fn new(proto: Proto, v6: bool, config: &Config) -> Common {
         Common {
             proto,

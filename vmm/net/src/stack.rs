@@ -486,5 +486,9 @@ fn store_option(option: SockOpt, cx: &mut Cx<'_>) {
         SockOpt::GroupAll(on) => opts.group_all = on,
         SockOpt::GroupAll6(on) => opts.group_all6 = on,
         SockOpt::RecvErr(on) => opts.recverr = on,
+        SockOpt::Device(number) => opts.device = number,
+        SockOpt::BufLock(locked) => [opts.sndbuf_locked, opts.rcvbuf_locked] = locked,
+        SockOpt::UnicastInterface(number) => opts.unicast_interface = number,
+        SockOpt::UnicastInterface6(number) => opts.unicast_interface6 = number,
     }
 }

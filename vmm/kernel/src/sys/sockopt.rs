@@ -5,18 +5,21 @@
 //! [`kept`]); and all others ([`other`]), which fail with ENOPROTOOPT if Linux 6.1 does not know them. An option whose effect
 //! matters and is not modelled stops the run instead of being ignored.
 
+mod bpf;
+mod device;
 mod filters;
 mod get;
 mod groups;
 mod headers;
 mod kept;
 mod other;
+mod rare;
 mod raw;
 mod set;
 mod stamps;
 
 pub(crate) use get::tcp_info_of;
-pub(crate) use kept::{IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, kept_value};
+pub(crate) use kept::{IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, IPV6_RECVORIGDSTADDR, SO_RCVMARK, kept_value};
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
@@ -28,6 +31,8 @@ use crate::wait::SysResult;
 /// Longest name of a congestion control (TCP_CA_NAME_MAX).
 const CONGESTION_NAME: usize = 16;
 const SO_RESERVE_MEM: u64 = 73;
+const SO_BUF_LOCK: u64 = 72;
+const SO_TXREHASH: u64 = 74;
 const UDP_ENCAP: u64 = 100;
 /// UDPLITE_SEND_CSCOV and UDPLITE_RECV_CSCOV: how many bytes the checksum covers, 0 for all. Kept: nothing here arrives damaged.
 const UDPLITE_COVERAGE: [u64; 2] = [10, 11];

@@ -1,7 +1,6 @@
 //! Sending: what goes out when (windows, Nagle, cork), acknowledgements and the offered window.
 
 use super::{Conn, RCV_WSCALE, announced_mss};
-use crate::iface::Interfaces;
 use crate::seq::{after, before, later};
 use crate::socket::{Common, Cx};
 use crate::{Body, Bytes, Flags, Packet, Segment, TcpState};
@@ -192,7 +191,7 @@ impl Conn {
             wscale: scaled.then_some(RCV_WSCALE),
             payload: Bytes::default(),
         };
-        self.emit(seg, cx.net, cx.now);
+        self.emit(seg, cx);
     }
 
     /// Acknowledges now.
@@ -220,12 +219,13 @@ impl Conn {
         let flags = if urgent.is_some() { flags | Flags::URG } else { flags };
         let urgent = urgent.unwrap_or(0);
         let seg = Segment { seq, ack, flags, window, urgent, mss: None, wscale: None, payload };
-        self.emit(seg, cx.net, cx.now);
+        self.emit(seg, cx);
     }
 
-    fn emit(&mut self, seg: Segment, net: &mut Interfaces, now: bloodhound_abi::SimTime) {
+    fn emit(&mut self, seg: Segment, cx: &mut Cx<'_>) {
         let place = self.place(&seg);
-        net.emit(Packet { src: self.local, dst: self.peer, body: Body::Tcp(seg), place }, now);
+        let packet = Packet { src: self.local, dst: self.peer, body: Body::Tcp(seg), place };
+        cx.net.emit_by(packet, cx.c.opts.device, cx.now);
     }
 
     fn place(&mut self, seg: &Segment) -> bloodhound_decisions::Place {

@@ -157,7 +157,10 @@ impl Stack {
             let listening = matches!(socket.kind, Kind::Listen(_));
             let reuse = mine.opts.reuseaddr && theirs.opts.reuseaddr && !listening;
             let share = mine.opts.reuseport && theirs.opts.reuseport;
-            !reuse && !share && overlap(mine, local, theirs)
+            let [own, other] = [mine.opts.device, theirs.opts.device];
+            // Sockets of different interfaces share a port (inet_bind_conflict).
+            let meet = own == 0 || other == 0 || own == other;
+            !reuse && !share && meet && overlap(mine, local, theirs)
         })
     }
 

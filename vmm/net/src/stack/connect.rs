@@ -59,7 +59,7 @@ impl Stack {
     /// Chooses both ends of a connection to `addr`.
     fn plan_connection(&mut self, id: SocketId, addr: SocketAddr, now: SimTime) -> Result<Pair> {
         let c = &self.get(id)?.common;
-        let mut local = c.local;
+        let (mut local, device) = (c.local, c.opts.device);
         let mut peer = self.reachable(id, addr)?;
         if self.is_group(peer.ip()) {
             return Err(Errno::ENETUNREACH);
@@ -68,11 +68,11 @@ impl Stack {
             peer = self.reachable(id, *behind)?;
         }
         if local.ip().is_unspecified() {
-            local.set_ip(self.net.source_for(peer.ip())?);
+            local.set_ip(self.net.source_by(peer.ip(), device)?);
         } else if local.is_ipv6() != peer.is_ipv6() {
             return Err(Errno::ENETUNREACH);
         } else {
-            self.net.check_source(local.ip(), peer.ip())?;
+            self.net.check_source(local.ip(), peer.ip(), device)?;
         }
         let opened = if c.holds_port {
             self.use_of(local.port())
@@ -142,16 +142,16 @@ impl Stack {
         }
         let peer = self.reachable(id, addr)?;
         let c = &self.get(id)?.common;
-        let local = c.local;
+        let (local, device) = (c.local, c.device_to(peer.ip()));
         let source = if self.is_group(peer.ip()) {
             self.group_route(&self.get(id)?.common, peer.ip(), None)?.1
         } else if local.ip().is_unspecified() || self.is_group(local.ip()) {
-            self.net.source_for(peer.ip())?
+            self.net.source_by(peer.ip(), device)?
         } else if local.is_ipv6() && peer.is_ipv4() && !c.bound_addr {
             // The address of an earlier connection stays that of IPv6, that of IPv4 is another one (__ip4_datagram_connect).
             local.ip()
         } else {
-            self.net.check_source(local.ip(), peer.ip())?;
+            self.net.check_source(local.ip(), peer.ip(), device)?;
             local.ip()
         };
         let c = &mut self.get_mut(id)?.common;

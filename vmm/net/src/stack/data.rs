@@ -135,18 +135,18 @@ impl Stack {
             return self.send_to_group(id, data, peer, how, now);
         }
         let c = &self.get(id)?.common;
-        let mut source = c.local;
+        let (mut source, device) = (c.local, c.device_to(peer.ip()));
         // Of IPv6 by an earlier connection, while that of IPv4 is left to the route.
         let of_other_family = source.is_ipv6() && peer.is_ipv4() && !c.bound_addr;
         if let Some(ip) = how.source {
-            self.net.check_source(ip, peer.ip())?;
+            self.net.check_source(ip, peer.ip(), device)?;
             source.set_ip(ip);
         } else if source.ip().is_unspecified() || self.is_group(source.ip()) || of_other_family {
-            source.set_ip(self.net.source_for(peer.ip())?);
+            source.set_ip(self.net.source_by(peer.ip(), device)?);
         } else if source.is_ipv6() != peer.is_ipv6() {
             return Err(Errno::ENETUNREACH);
         } else {
-            self.net.check_source(source.ip(), peer.ip())?;
+            self.net.check_source(source.ip(), peer.ip(), device)?;
         }
         source.set_port(self.get(id)?.common.local.port());
         self.may_send(id, now)?;
@@ -154,7 +154,7 @@ impl Stack {
         let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
         let place = udp.names.place(socket.common.opened, peer);
         let packet = self.packet_of(id, data, (source, peer), (how.header, place), how)?;
-        self.net.emit(packet, now);
+        self.net.emit_by(packet, device, now);
         Ok(data.len())
     }
 

@@ -3,7 +3,6 @@
 
 use super::{Pair, Stack};
 use crate::conn::{Conn, RCV_WSCALE, announced_mss};
-use crate::iface::LOOPBACK;
 use crate::naming::Opened;
 use crate::seq::{after, before, hash_pair};
 use crate::socket::{Common, Cx, Kind, Request};
@@ -20,7 +19,7 @@ impl Stack {
         let interface = self.net.arrived_at(packet.dst.ip(), packet.src.ip());
         self.net.note(&packet, interface, None, false, now);
         if !self.is_martian(&packet) {
-            self.take_in(packet, now);
+            self.take_in(packet, interface, now);
         }
     }
 
@@ -32,32 +31,41 @@ impl Stack {
         matches!(packet.body, Body::Raw(..)) && own
     }
 
-    /// A packet arrives from the fabric or over loopback.
-    pub(super) fn take_in(&mut self, packet: Packet, now: SimTime) {
+    /// A packet arrives from the fabric or over loopback, by an interface.
+    pub(super) fn take_in(&mut self, packet: Packet, interface: u32, now: SimTime) {
         let pair = (packet.dst, packet.src);
         if self.is_group(packet.dst.ip()) {
-            return self.input_for_many(packet, now);
+            return self.input_for_many(packet, interface, now);
         }
         if !self.net.is_local(packet.dst.ip()) {
             return;
         }
-        let taken = self.copy_to_raw(&packet, now);
+        let taken = self.copy_to_raw(&packet, interface, now);
         self.net.counters.delivers(&packet, taken);
         match &packet.body {
-            Body::Tcp(seg) => self.input_tcp(pair, seg, packet.place, now),
-            Body::Udp(header, data) => self.input_udp(pair, (*header, data.clone()), packet.place, now),
+            Body::Tcp(seg) => self.input_tcp(pair, seg, (packet.place, interface), now),
+            Body::Udp(header, data) => {
+                self.input_udp(pair, (*header, data.clone()), (packet.place, interface), now);
+            }
             Body::Icmp(kind, proto) => {
                 self.net.counters.report_comes(packet.dst.is_ipv6());
                 self.input_icmp(pair, *kind, *proto, now);
             }
-            Body::Raw(..) => self.input_raw(&packet, taken, now),
+            Body::Raw(..) => self.input_raw(&packet, taken, interface, now),
         }
     }
 
-    pub(super) fn input_tcp(&mut self, pair: Pair, seg: &Segment, place: Place, now: SimTime) {
+    pub(super) fn input_tcp(
+        &mut self,
+        pair: Pair,
+        seg: &Segment,
+        (place, interface): (Place, u32),
+        now: SimTime,
+    ) {
         self.net.counters.tcp.received += 1;
         if let Some(id) = self.conns.get(&pair).copied()
             && let Some(socket) = self.sockets.get_mut(&id)
+            && socket.common.takes_from(interface)
         {
             let mut cx = Cx { c: &mut socket.common, net: &mut self.net, now };
             match &mut socket.kind {
@@ -76,7 +84,7 @@ impl Stack {
             }
         }
         let opens = seg.flags.intersection(Flags::SYN | Flags::ACK | Flags::RST) == Flags::SYN;
-        match self.find_listener(pair) {
+        match self.find_listener(pair, interface) {
             Some(id) if opens => self.input_syn(id, pair, seg, Opened::by(place), now),
             Some(_) if seg.flags.intersects(Flags::RST) => {}
             _ => self.net.emit_reset_for((pair.1, pair.0), seg, place, now),
@@ -85,16 +93,21 @@ impl Stack {
 
     /// The listener for a pair: an exact address before a wildcard, IPv4's own wildcard before `::`; among equals
     /// (SO_REUSEPORT) by a hash of the pair.
-    fn find_listener(&self, pair: Pair) -> Option<SocketId> {
+    fn find_listener(&self, pair: Pair, interface: u32) -> Option<SocketId> {
         let port = pair.0.port();
         let range = (port, SocketId(0))..=(port, SocketId(u32::MAX));
-        self.best_match(self.listeners.range(range).map(|(_, id)| *id), pair)
+        self.best_match(self.listeners.range(range).map(|(_, id)| *id), pair, interface)
     }
 
-    fn best_match(&self, ids: impl Iterator<Item = SocketId> + Clone, pair: Pair) -> Option<SocketId> {
+    fn best_match(
+        &self,
+        ids: impl Iterator<Item = SocketId> + Clone,
+        pair: Pair,
+        interface: u32,
+    ) -> Option<SocketId> {
         let scored = |id: SocketId| {
             let common = &self.sockets.get(&id)?.common;
-            Some((score(common, pair)?, common.opts.reuseport))
+            Some((score(common, pair, interface)?, common.opts.reuseport))
         };
         let (best, _) = ids.clone().filter_map(scored).max_by_key(|(score, _)| *score)?;
         let equal = ids.filter(|id| scored(*id).is_some_and(|(score, _)| score == best));
@@ -147,6 +160,7 @@ impl Stack {
         let Some(request) = listener.requests.get_mut(&pair) else { return };
         let place = request.next_place(0);
         let mss = announced_mss(&socket.common, self.net.mss_for(pair.1.ip()));
+        let device = socket.common.opts.device;
         let seg = Segment {
             seq: request.iss,
             ack: request.irs.wrapping_add(1),
@@ -157,7 +171,7 @@ impl Stack {
             wscale: request.wscale.map(|_| RCV_WSCALE),
             payload: Bytes::default(),
         };
-        self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(seg), place }, now);
+        self.net.emit_by(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(seg), place }, device, now);
     }
 
     /// A segment for a half-open connection (`tcp_check_req`).
@@ -303,11 +317,10 @@ impl Stack {
         &mut self,
         pair: Pair,
         (header, data): (Header, Bytes),
-        place: Place,
+        (place, interface): (Place, u32),
         now: SimTime,
     ) {
-        let interface = self.net.interface_of(pair.0.ip()).unwrap_or(LOOPBACK);
-        let Some(id) = self.best_match(self.holders(header.proto(), pair.0.port()), pair) else {
+        let Some(id) = self.best_match(self.holders(header.proto(), pair.0.port()), pair, interface) else {
             let counters = self.net.counters.udp_of(header.proto(), pair.0.is_ipv6());
             // "No socket. Drop packet silently, if checksum is wrong" (__udp4_lib_rcv).
             if header.damaged {
@@ -356,18 +369,21 @@ impl Stack {
     }
 }
 
-/// How well a socket fits a packet (`compute_score`): `None` if not at all.
-fn score(c: &Common, pair: Pair) -> Option<u32> {
+/// How well a socket fits a packet that came in by an interface (`compute_score`): `None` if not at all.
+fn score(c: &Common, pair: Pair, interface: u32) -> Option<u32> {
     let (local, peer) = pair;
+    if !c.takes_from(interface) {
+        return None;
+    }
     let mut points = match address_points(c, local) {
         0 => return None,
-        points => points,
+        points => 2 * points + u32::from(c.opts.device != 0),
     };
     if let Some(own_peer) = c.peer {
         if own_peer != peer {
             return None;
         }
-        points += 8;
+        points += 16;
     }
     Some(points)
 }

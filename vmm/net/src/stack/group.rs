@@ -138,8 +138,9 @@ impl Stack {
         let option = if v6 { c.opts.group_interface6 } else { c.opts.group_interface };
         let bound = Some(c.local.ip()).filter(|ip| !ip.is_unspecified() && !self.is_group(*ip));
         let of_network = self.net.broadcast_interface(group);
-        let candidates =
-            [how.map(|how| how.interface), of_network, Some(option).filter(|_| group.is_multicast())];
+        let device = Some(c.opts.device);
+        let option = Some(option).filter(|_| group.is_multicast());
+        let candidates = [how.map(|how| how.interface), device, of_network, option];
         let named = candidates.into_iter().flatten().find(|interface| *interface != 0);
         // "fl4->saddr [...] specifies the outgoing interface for multicast" (ip_route_output_key_hash_rcu).
         let of_source = bound.and_then(|own| self.net.interface_of(own));
@@ -185,7 +186,7 @@ impl Stack {
             self.net.note(&packet, interface, None, true, now);
         }
         if loops && member {
-            self.net.loop_back(packet.clone(), now);
+            self.net.loop_back(packet.clone(), interface, now);
         }
         if interface != LOOPBACK && hops > 0 {
             self.net.send_out(packet, now);
@@ -205,34 +206,34 @@ impl Stack {
     }
 
     /// A packet to several nodes arrives. What is neither a datagram nor ICMP goes to raw sockets only.
-    pub(super) fn input_for_many(&mut self, packet: Packet, now: SimTime) {
-        let interface = self.net.arrived_by(packet.src.ip());
+    pub(super) fn input_for_many(&mut self, packet: Packet, interface: u32, now: SimTime) {
         if !self.has_member(packet.dst.ip(), interface) {
             return;
         }
         self.net.counters.comes_to_member(&packet);
-        let taken = self.copy_to_raw(&packet, now);
+        let taken = self.copy_to_raw(&packet, interface, now);
         self.net.counters.delivers(&packet, taken);
         let (src, dst) = (packet.src, packet.dst);
         match &packet.body {
-            Body::Udp(header, data) => self.input_group((dst, src), (*header, data.clone()), now),
+            Body::Udp(header, data) => {
+                self.input_group((dst, src), (*header, data.clone()), interface, now);
+            }
             Body::Raw(header, wire::UDP, data) => {
                 if let Some((from, to, data)) = wire::datagram(src.ip(), dst.ip(), data) {
                     let pair = (SocketAddr::new(dst.ip(), to), SocketAddr::new(src.ip(), from));
-                    self.input_group(pair, (*header, data), now);
+                    self.input_group(pair, (*header, data), interface, now);
                 }
             }
             Body::Raw(_, number, data) if *number == wire::icmp_of(dst.is_ipv6()) => {
-                self.input_icmp_message(&packet, data, now);
+                self.input_icmp_message(&packet, data, interface, now);
             }
             _ => {}
         }
     }
 
     /// A datagram to several nodes arrives: each socket that hears it gets it. Nobody answers one that no socket hears.
-    fn input_group(&mut self, pair: Pair, (header, data): (Header, Bytes), now: SimTime) {
+    fn input_group(&mut self, pair: Pair, (header, data): (Header, Bytes), interface: u32, now: SimTime) {
         let (dst, src) = pair;
-        let interface = self.net.arrived_by(src.ip());
         let hearing: Vec<SocketId> = self
             .holders(header.proto(), dst.port())
             .filter(|id| self.sockets.get(id).is_some_and(|s| hears(&s.common, &s.kind, pair, interface)))
@@ -257,7 +258,7 @@ impl Stack {
 
 /// Whether a socket gets a datagram to several nodes (`__udp_is_mcast_sock`, `ip_mc_sf_allow`, `inet6_mc_check`).
 fn hears(c: &Common, kind: &Kind, (dst, src): Pair, interface: u32) -> bool {
-    if !matches!(kind, Kind::Udp(_)) {
+    if !matches!(kind, Kind::Udp(_)) || !c.takes_from(interface) {
         return false;
     }
     let bound = c.local.ip();

@@ -152,7 +152,7 @@ impl Stack {
     }
 
     /// Gives copies of an arriving packet to the raw sockets of its protocol. Whether there were any.
-    pub(super) fn copy_to_raw(&mut self, packet: &Packet, now: SimTime) -> bool {
+    pub(super) fn copy_to_raw(&mut self, packet: &Packet, interface: u32, now: SimTime) -> bool {
         let protocol = wire::protocol(packet);
         if protocol == wire::RAW || self.holders(Proto::Raw, u16::from(protocol)).next().is_none() {
             return false;
@@ -161,10 +161,10 @@ impl Stack {
         let (src, dst) = (packet.src.ip(), packet.dst.ip());
         let payload = Bytes::from(wire::payload(packet));
         let header = wire::fields(packet);
-        let interface = self.net.arrived_at(dst, src);
+        let hears = |c: &Common| c.v6 == v6 && fits(c, dst, src) && c.takes_from(interface);
         let hearing: Vec<SocketId> = self
             .holders(Proto::Raw, u16::from(protocol))
-            .filter(|id| self.sockets.get(id).is_some_and(|s| s.common.v6 == v6 && fits(&s.common, dst, src)))
+            .filter(|id| self.sockets.get(id).is_some_and(|s| hears(&s.common)))
             .collect();
         // A receiver of IPv4 gets the header, too.
         let whole = match v6 {
@@ -193,22 +193,24 @@ impl Stack {
     }
 
     /// A packet that a raw socket or ICMP has sent arrives. `taken`: a raw socket has got it.
-    pub(super) fn input_raw(&mut self, packet: &Packet, taken: bool, now: SimTime) {
+    pub(super) fn input_raw(&mut self, packet: &Packet, taken: bool, interface: u32, now: SimTime) {
         let Body::Raw(header, protocol, data) = &packet.body else { return };
         let (src, dst, place) = (packet.src.ip(), packet.dst.ip(), packet.place);
         match *protocol {
             wire::TCP => {
                 if let Some((src, dst, segment)) = wire::segment(src, dst, data) {
-                    self.input_tcp((dst, src), &segment, place, now);
+                    self.input_tcp((dst, src), &segment, (place, interface), now);
                 }
             }
             wire::UDP => {
                 if let Some((from, to, data)) = wire::datagram(src, dst, data) {
                     let pair = (SocketAddr::new(dst, to), SocketAddr::new(src, from));
-                    self.input_udp(pair, (*header, data), place, now);
+                    self.input_udp(pair, (*header, data), (place, interface), now);
                 }
             }
-            number if number == wire::icmp_of(dst.is_ipv6()) => self.input_icmp_message(packet, data, now),
+            number if number == wire::icmp_of(dst.is_ipv6()) => {
+                self.input_icmp_message(packet, data, interface, now)
+            }
             _ if !taken => {
                 // ICMP_PROT_UNREACH, and ICMPv6's "unrecognized Next Header type encountered".
                 let kind = if dst.is_ipv6() { [4, 1] } else { [wire::UNREACHABLE, 2] };
@@ -220,7 +222,7 @@ impl Stack {
     }
 
     /// A message of ICMP or ICMPv6.
-    pub(super) fn input_icmp_message(&mut self, packet: &Packet, data: &Bytes, now: SimTime) {
+    pub(super) fn input_icmp_message(&mut self, packet: &Packet, data: &Bytes, interface: u32, now: SimTime) {
         let (src, dst) = (packet.src.ip(), packet.dst.ip());
         let v6 = dst.is_ipv6();
         if data.len() < ICMP_HEADER || !wire::is_right_icmp(src, dst, data) {
@@ -242,12 +244,12 @@ impl Stack {
                 self.answer(packet, from, (header, message), ANSWER, now);
             }
             (wire::ECHO_REPLY, false) | (wire::V6_ECHO_REPLY, true) => {
-                self.input_echo_reply(packet, data, now)
+                self.input_echo_reply(packet, data, interface, now)
             }
             (kind, v6) => {
                 if let Some(known) = wire::unreachable_of(kind, data[1], v6) {
                     let quote = data.slice(ICMP_HEADER..data.len());
-                    self.input_report((known, [kind, data[1]], src), &quote, now);
+                    self.input_report((known, [kind, data[1]], src), &quote, interface, now);
                 }
             }
         }
@@ -268,10 +270,10 @@ impl Stack {
     }
 
     /// An answer to an echo request, for the echo socket of its identifier (`ping_lookup`).
-    fn input_echo_reply(&mut self, packet: &Packet, data: &Bytes, now: SimTime) {
+    fn input_echo_reply(&mut self, packet: &Packet, data: &Bytes, interface: u32, now: SimTime) {
         let (src, dst) = (packet.src, packet.dst);
-        let Some(id) = self.echo_socket(u16::from_be_bytes([data[4], data[5]]), dst.ip()) else { return };
-        let interface = self.net.arrived_at(dst.ip(), src.ip());
+        let identifier = u16::from_be_bytes([data[4], data[5]]);
+        let Some(id) = self.echo_socket(identifier, dst.ip(), interface) else { return };
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Udp(udp) = &mut socket.kind else { return };
         let header = wire::fields(packet);
@@ -282,11 +284,13 @@ impl Stack {
         self.settle(id, now);
     }
 
-    fn echo_socket(&self, identifier: u16, local: IpAddr) -> Option<SocketId> {
-        self.holders(Proto::Icmp, identifier).find(|id| {
-            let bound = self.sockets.get(id).map(|s| (s.common.v6, s.common.local.ip()));
-            bound.is_some_and(|(v6, ip)| v6 == local.is_ipv6() && (ip.is_unspecified() || ip == local))
-        })
+    fn echo_socket(&self, identifier: u16, local: IpAddr, interface: u32) -> Option<SocketId> {
+        let hears = |c: &Common| {
+            let ip = c.local.ip();
+            c.v6 == local.is_ipv6() && (ip.is_unspecified() || ip == local) && c.takes_from(interface)
+        };
+        self.holders(Proto::Icmp, identifier)
+            .find(|id| self.sockets.get(id).is_some_and(|s| hears(&s.common)))
     }
 
     /// A report from `src` about a packet of which `quote` is the beginning.
@@ -294,6 +298,7 @@ impl Stack {
         &mut self,
         (kind, number, src): (Unreachable, [u8; 2], IpAddr),
         quote: &Bytes,
+        interface: u32,
         now: SimTime,
     ) {
         let Some(parsed) = wire::parse(quote) else { return };
@@ -304,9 +309,8 @@ impl Stack {
             wire::TCP => self.input_icmp(pair, kind, Proto::Tcp, now),
             wire::UDP => self.input_icmp(pair, kind, Proto::Udp, now),
             own if own == wire::icmp_of(parsed.src.is_ipv6()) => {
-                let Some(id) = self.echo_socket(u16::from_be_bytes([head[4], head[5]]), parsed.src) else {
-                    return;
-                };
+                let identifier = u16::from_be_bytes([head[4], head[5]]);
+                let Some(id) = self.echo_socket(identifier, parsed.src, interface) else { return };
                 let data = quote.slice(parsed.at..quote.len());
                 let (error, dst) = (error_of(kind), parsed.dst);
                 let report = Report { error, kind: number, offender: src, dst, at: now, data };

@@ -193,7 +193,7 @@ impl Stack {
         if interface == LOOPBACK && self.is_martian(&packet) {
             self.net.note(&packet, interface, None, false, now);
         } else if interface == LOOPBACK {
-            self.net.loop_back(packet, now);
+            self.net.loop_back(packet, LOOPBACK, now);
         } else if !self.net.is_local(parsed.dst) {
             self.net.out.push(packet);
         }

@@ -30,7 +30,7 @@ impl Stack {
 
     /// When [`Stack::on_time`] has to be called next, at the latest: the first loopback packet or timer.
     pub fn next_deadline(&self) -> Option<SimTime> {
-        let packet = self.net.loopback.front().map(|(at, _)| *at);
+        let packet = self.net.loopback.front().map(|(at, ..)| *at);
         let timer = self.timers.first().map(|(at, _)| *at);
         [packet, timer].into_iter().flatten().min()
     }
@@ -39,7 +39,7 @@ impl Stack {
     /// the same time, timers of one time in the order of the sockets' ids. Handlers run with the time `now`.
     pub fn on_time(&mut self, now: SimTime) {
         loop {
-            let packet = self.net.loopback.front().map(|(at, _)| *at).filter(|at| *at <= now);
+            let packet = self.net.loopback.front().map(|(at, ..)| *at).filter(|at| *at <= now);
             let timer = self.timers.first().copied().filter(|(at, _)| *at <= now);
             match (packet, timer) {
                 (None, None) => return,
@@ -51,9 +51,9 @@ impl Stack {
     }
 
     fn deliver_loopback(&mut self, now: SimTime) {
-        if let Some((_, packet)) = self.net.loopback.pop_front() {
+        if let Some((_, packet, interface)) = self.net.loopback.pop_front() {
             // Packets to groups of other interfaces come back without passing one (PACKET_LOOPBACK).
-            if !self.is_group(packet.dst.ip()) || self.net.arrived_by(packet.src.ip()) == LOOPBACK {
+            if !self.is_group(packet.dst.ip()) || interface == LOOPBACK {
                 self.net.note(&packet, LOOPBACK, None, false, now);
             } else {
                 self.net.counters.comes_in(
@@ -62,7 +62,7 @@ impl Stack {
                     packet.dst.is_ipv4() && !packet.dst.ip().is_multicast(),
                 );
             }
-            self.take_in(packet, now);
+            self.take_in(packet, interface, now);
         }
     }
 

@@ -15,7 +15,9 @@ use crate::ctx::*;
 use crate::inet::{Corked, InetSocket};
 use crate::socket::{Address, Generic, SIN6_LEN, SIN6_MIN, Stamps, inet_bytes};
 use crate::sys::socket::Sock;
-use crate::sys::sockopt::{IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, kept_value};
+use crate::sys::sockopt::{
+    IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, IPV6_RECVORIGDSTADDR, SO_RCVMARK, kept_value,
+};
 use crate::wait::{Object, Stop, SysResult};
 
 /// Most bytes of a datagram that is put together: what IP has room for beside the headers.
@@ -319,7 +321,7 @@ impl Ctx<'_> {
         let whole = datagram.data.len() as u64;
         let (room, rest) = (want.buffers.len(), whole - before);
         let n = rest.min(room);
-        let mut control = timestamps(&self.inet(id)?.generic, self.node.realtime_at(datagram.at));
+        let mut control = received(&self.inet(id)?.generic, self.node.realtime_at(datagram.at));
         control.extend(self.datagram_control(id, &datagram)?);
         let mut got = Got { name: inet_bytes(datagram.src), control, ..Got::default() };
         // With a bad address the datagram is lost, as on Linux (udp_recvmsg).
@@ -346,6 +348,9 @@ impl Ctx<'_> {
                 out.push((c::IPPROTO_IPV6, c::IPV6_PKTINFO, info));
             }
             let plain = dst.ip().to_canonical().is_ipv4();
+            if on(c::IPPROTO_IPV6, IPV6_RECVORIGDSTADDR) && !plain {
+                out.push((c::IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, inet_bytes(dst)));
+            }
             if on(c::IPPROTO_IPV6, c::IPV6_RECVHOPLIMIT) && !plain {
                 out.push((c::IPPROTO_IPV6, c::IPV6_HOPLIMIT, i32::from(hops).to_le_bytes().to_vec()));
             }
@@ -422,6 +427,15 @@ impl Ctx<'_> {
         }
         Ok(out)
     }
+}
+
+/// What the options of all sockets ask for of a packet (`sock_recv_cmsgs`): when it came, ns since 1970, and its mark (SO_RCVMARK), which none has.
+pub(super) fn received(generic: &Generic, at: u64) -> Vec<(u64, u64, Vec<u8>)> {
+    let mut out = timestamps(generic, at);
+    if generic.is_set(c::SOL_SOCKET, SO_RCVMARK) {
+        out.push((c::SOL_SOCKET, c::SO_MARK, vec![0; 4]));
+    }
+    out
 }
 
 /// What SO_TIMESTAMP and its kin ask for: when a message came, ns since 1970.

@@ -1,10 +1,9 @@
 //! Sending to and receiving from packet sockets (packet(7)).
 
 use bloodhound_abi::Errno;
-use bloodhound_abi::consts as c;
 use bloodhound_net::SocketId;
 
-use super::datagram::timestamps;
+use super::datagram::received;
 use super::transfer::truncation;
 use super::{Got, Incoming, Outgoing};
 use crate::ctx::*;
@@ -40,15 +39,10 @@ impl Ctx<'_> {
         let whole = frame.data.len() as u64;
         let n = whole.min(want.buffers.len());
         let name = sockaddr_ll(frame.ethertype, frame.interface, frame.kind as u8, frame.from, ADDRESS);
-        let control = timestamps(&self.inet(id)?.generic, self.node.realtime_at(frame.at));
+        let control = received(&self.inet(id)?.generic, self.node.realtime_at(frame.at));
         let mut got = Got { name, control, ..Got::default() };
         self.copy_out(&want.buffers, 0, &frame.data[..n as usize])?;
         truncation(&mut got, want.flags, n, whole);
         Ok(got)
-    }
-
-    /// SO_ATTACH_FILTER and so on: filters of packets are refused as by a kernel without them, where libpcap filters itself.
-    pub(crate) fn refuses_filter(name: u64) -> bool {
-        matches!(name, c::SO_ATTACH_FILTER | c::SO_ATTACH_BPF)
     }
 }

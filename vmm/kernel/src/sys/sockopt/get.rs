@@ -3,14 +3,22 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Linger, Timeval};
+use bloodhound_abi::time::MILLIS;
 use bloodhound_net::{Proto, SocketId, Stack, TcpInfo, TcpState};
 use zerocopy::IntoBytes;
 
+use super::bpf::{EXTENSIONS, SO_BPF_EXTENSIONS, SO_GET_FILTER, SO_LOCK_FILTER};
+use super::device::{IP_UNICAST_IF, IPV6_UNICAST_IF, SO_BINDTOIFINDEX};
 use super::headers::{IPV6_2292PKTOPTIONS, IPV6_ADDRFORM, STICKY};
 use super::kept::{KEPT_BY_UNIX, kept, kept_value};
 use super::other::{Call, other};
+use super::rare::{
+    IPV6_FLOWLABEL_MGR, IPV6_PATHMTU, SO_MEMINFO, SO_NETNS_COOKIE, SO_PREFER_BUSY_POLL, TCP_FASTOPEN_KEY,
+    TCP_QUEUE_SEQ, TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_REPAIR_WINDOW, TCP_TIMESTAMP, TCP_TX_DELAY,
+    TCP_ZEROCOPY_RECEIVE,
+};
 use super::stamps::is_stamp;
-use super::{CONGESTION_NAME, SO_RESERVE_MEM, UDP_ENCAP, UDPLITE_COVERAGE};
+use super::{CONGESTION_NAME, SO_BUF_LOCK, SO_RESERVE_MEM, SO_TXREHASH, UDP_ENCAP, UDPLITE_COVERAGE};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::socket::Generic;
@@ -25,6 +33,12 @@ const TCP_SAVED_SYN: u64 = 28;
 
 fn int(number: i32) -> Vec<u8> {
     number.to_le_bytes().to_vec()
+}
+
+/// A number at a level. Those of ip(7) come as a byte to a buffer that has no room for an int (ip_sockglue.c).
+fn number(level: u64, value: i32, room: usize) -> Vec<u8> {
+    let byte = level == c::IPPROTO_IP && (1..4).contains(&room) && (0..=255).contains(&value);
+    if byte { vec![value as u8] } else { int(value) }
 }
 
 fn flag(on: bool) -> Vec<u8> {
@@ -55,6 +69,18 @@ impl Ctx<'_> {
             (c::SO_SNDTIMEO | c::SO_SNDTIMEO_NEW, _) => timeval(generic.sndtimeo),
             (c::SO_SNDLOWAT, _) => int(1),
             (c::SO_DEBUG | c::SO_MARK | c::SO_BUSY_POLL | c::SO_INCOMING_NAPI_ID | SO_BSDCOMPAT, _) => int(0),
+            (SO_RESERVE_MEM | SO_PREFER_BUSY_POLL, _) => int(0),
+            (c::SO_BINDTODEVICE, _) => self.device_name(sock, room)?,
+            (SO_BINDTOIFINDEX, _) => int(self.device_of(sock)?),
+            // No filter has no instructions.
+            (SO_GET_FILTER, _) => Vec::new(),
+            (SO_LOCK_FILTER, _) => flag(self.filter_is_locked(sock)?),
+            (SO_BPF_EXTENSIONS, _) => int(EXTENSIONS),
+            (SO_BUF_LOCK, _) => int(self.locked_buffers(sock)?),
+            (SO_TXREHASH, _) => int(self.rehash(sock)?),
+            (SO_MEMINFO, _) => self.memory_of(sock)?,
+            (SO_NETNS_COOKIE, _) if room != 8 => return err(Errno::EINVAL),
+            (SO_NETNS_COOKIE, _) => self.namespace_cookie().to_le_bytes().to_vec(),
             (name, _) if is_stamp(name) => generic.stamps.shown(name),
             (c::SO_PEERNAME, _) => {
                 let bytes = self.peer_bytes(sock)?;
@@ -93,7 +119,6 @@ impl Ctx<'_> {
             c::SO_PASSCRED => flag(socket.passcred),
             c::SO_PEERCRED => [0u32, u32::MAX, u32::MAX].as_bytes().to_vec(),
             c::SO_LINGER => linger(socket.generic.linger, &socket.generic),
-            c::SO_BINDTODEVICE => Vec::new(),
             _ => match KEPT_BY_UNIX.iter().find(|k| k.0 == name) {
                 Some((_, default)) => {
                     int(socket.generic.kept.get(&(c::SOL_SOCKET, name)).copied().unwrap_or(*default))
@@ -130,8 +155,6 @@ impl Ctx<'_> {
             c::SO_PASSCRED => int(0),
             // No peer credentials: pid 0, ids -1.
             c::SO_PEERCRED => [0u32, u32::MAX, u32::MAX].as_bytes().to_vec(),
-            c::SO_BINDTODEVICE => Vec::new(),
-            SO_RESERVE_MEM => int(0),
             _ => return other(Call::Get, c::SOL_SOCKET, name),
         })
     }
@@ -149,7 +172,6 @@ impl Ctx<'_> {
             c::SO_PASSCRED => flag(socket.passcred),
             c::SO_PEERCRED => self.seen_credentials(socket.cred).as_bytes().to_vec(),
             c::SO_LINGER => linger(socket.generic.linger, &socket.generic),
-            c::SO_BINDTODEVICE => Vec::new(),
             _ => {
                 let Some((_, default)) = KEPT_BY_UNIX.iter().find(|k| k.0 == name) else {
                     return other(Call::Get, c::SOL_SOCKET, name);
@@ -193,9 +215,7 @@ impl Ctx<'_> {
             let default =
                 if v6 && (level, name) == (c::IPPROTO_IP, c::IP_MULTICAST_ALL) { 0 } else { default };
             let value = socket.generic.kept.get(&(level, name)).copied().unwrap_or(default);
-            // ip(7)'s options come as a byte to a buffer that has no room for an int (ip_sockglue.c).
-            let byte = level == c::IPPROTO_IP && (1..4).contains(&room) && (0..=255).contains(&value);
-            return Ok(if byte { vec![value as u8] } else { int(value) });
+            return Ok(number(level, value, room));
         }
         match (level, name) {
             (c::IPPROTO_TCP, _) => self.get_tcp_option(id, name),
@@ -213,6 +233,14 @@ impl Ctx<'_> {
             (c::IPPROTO_IP, IP_PKTOPTIONS) | (c::IPPROTO_IPV6, IPV6_2292PKTOPTIONS) => {
                 err(Errno::ENOPROTOOPT)
             }
+            // IP_HDRINCL, IP_ROUTER_ALERT, IP_NODEFRAG, IPV6_ROUTER_ALERT: raw sockets alone set them.
+            (c::IPPROTO_IP, 3 | 5 | 22) | (c::IPPROTO_IPV6, 22) => Ok(number(level, 0, room)),
+            (c::IPPROTO_IP, IP_UNICAST_IF) | (c::IPPROTO_IPV6, IPV6_UNICAST_IF) => {
+                Ok(number(level, self.unicast_interface(id, level)?, room))
+            }
+            // It asks for a label that was leased.
+            (c::IPPROTO_IPV6, IPV6_FLOWLABEL_MGR) => err(Errno::EINVAL),
+            (c::IPPROTO_IPV6, IPV6_PATHMTU) => self.path_mtu(id, room),
             // No packet carries any.
             (c::IPPROTO_IP, IP_OPTIONS) => Ok(Vec::new()),
             (c::IPPROTO_IPV6, name) if STICKY.contains(&name) => Ok(Vec::new()),
@@ -256,6 +284,14 @@ impl Ctx<'_> {
             }
             c::TCP_INFO => tcp_info_of(self.node.net.of(id), id),
             c::TCP_FASTOPEN_CONNECT | c::TCP_THIN_DUPACK => int(0),
+            // A clock in milliseconds (tcp_time_stamp).
+            TCP_TIMESTAMP => int((self.node.clock.0 / MILLIS) as i32),
+            TCP_REPAIR | TCP_TX_DELAY => int(0),
+            TCP_FASTOPEN_KEY => Vec::new(),
+            // Nothing is repaired, and no memory is mapped to a socket.
+            TCP_REPAIR_QUEUE | TCP_QUEUE_SEQ | TCP_REPAIR_WINDOW | TCP_ZEROCOPY_RECEIVE => {
+                return err(Errno::EINVAL);
+            }
             // Reno has nothing to tell, and no SYN was saved: both have no bytes.
             c::TCP_ULP | TCP_CC_INFO | TCP_SAVED_SYN => Vec::new(),
             _ => return other(Call::Get, c::IPPROTO_TCP, name),

@@ -9,6 +9,14 @@ use crate::socket::Generic;
 pub(crate) const IPV6_2292PKTINFO: u64 = 2;
 pub(crate) const IPV6_2292HOPLIMIT: u64 = 8;
 
+pub(crate) const SO_RCVMARK: u64 = 75;
+pub(super) const IP_MINTTL: u64 = 21;
+pub(super) const IP_RECVFRAGSIZE: u64 = 25;
+pub(super) const IPV6_MINHOPCOUNT: u64 = 73;
+pub(crate) const IPV6_RECVORIGDSTADDR: u64 = 74;
+pub(super) const IPV6_TRANSPARENT: u64 = 75;
+pub(super) const IPV6_RECVFRAGSIZE: u64 = 77;
+
 /// Values of an option that is only kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -40,6 +48,8 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::SOL_SOCKET, c::SO_INCOMING_CPU, -1, ANY),
         (c::SOL_SOCKET, c::SO_MAX_PACING_RATE, -1, ANY),
         (c::SOL_SOCKET, c::SO_BUSY_POLL, 0, Range(0, i32::MAX)),
+        // SO_RCVMARK: no packet has a mark.
+        (c::SOL_SOCKET, SO_RCVMARK, 0, Flag),
         (c::IPPROTO_IP, c::IP_TOS, 0, Byte),
         (c::IPPROTO_IP, c::IP_TRANSPARENT, 0, Flag),
         (c::IPPROTO_IP, c::IP_TTL, 64, Range(1, 255)),
@@ -52,6 +62,13 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::IPPROTO_IP, c::IP_RECVORIGDSTADDR, 0, Flag),
         (c::IPPROTO_IP, c::IP_RECVERR, 0, Flag),
         (c::IPPROTO_IP, c::IP_FREEBIND, 0, Flag),
+        // IP_PASSSEC, IP_CHECKSUM, IP_RECVFRAGSIZE: no packet that arrives has a label, a sum of its card, or fragments.
+        (c::IPPROTO_IP, 18, 0, Flag),
+        (c::IPPROTO_IP, 23, 0, Flag),
+        (c::IPPROTO_IP, IP_RECVFRAGSIZE, 0, Flag),
+        (c::IPPROTO_IP, IP_MINTTL, 0, Range(0, 255)),
+        // IP_RECVERR_RFC4884: no report has extensions.
+        (c::IPPROTO_IP, 26, 0, Range(0, 1)),
         (c::IPPROTO_IP, c::IP_BIND_ADDRESS_NO_PORT, 0, Flag),
         (c::IPPROTO_IP, c::IP_MTU_DISCOVER, 1, Range(0, 5)),
         (c::IPPROTO_IP, c::IP_MULTICAST_TTL, 1, Range(0, 255)),
@@ -81,6 +98,17 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::IPPROTO_IPV6, c::IPV6_AUTOFLOWLABEL, 1, Flag),
         (c::IPPROTO_IPV6, c::IPV6_ADDR_PREFERENCES, 0, Range(0, 0xffff)),
         (c::IPPROTO_IPV6, c::IPV6_FREEBIND, 0, Flag),
+        // IPV6_FLOWINFO, IPV6_ROUTER_ALERT_ISOLATE, IPV6_RECVERR_RFC4884, IPV6_FLOWINFO_SEND, IPV6_RECVPATHMTU, IPV6_RECVFRAGSIZE: no packet that arrives has
+        // such things, and nobody looks at the flow of those that are sent.
+        (c::IPPROTO_IPV6, 11, 0, Flag),
+        (c::IPPROTO_IPV6, 30, 0, Flag),
+        (c::IPPROTO_IPV6, 31, 0, Range(0, 1)),
+        (c::IPPROTO_IPV6, 33, 0, Flag),
+        (c::IPPROTO_IPV6, 60, 0, Flag),
+        (c::IPPROTO_IPV6, IPV6_RECVFRAGSIZE, 0, Flag),
+        (c::IPPROTO_IPV6, IPV6_MINHOPCOUNT, 0, Range(0, 255)),
+        (c::IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, 0, Flag),
+        (c::IPPROTO_IPV6, IPV6_TRANSPARENT, 0, Flag),
         (c::IPPROTO_TCP, c::TCP_DEFER_ACCEPT, 0, ANY),
         (c::IPPROTO_TCP, c::TCP_WINDOW_CLAMP, 0, ANY),
         (c::IPPROTO_TCP, c::TCP_FASTOPEN, 0, Range(0, i32::MAX)),

@@ -6,11 +6,17 @@ use bloodhound_abi::names;
 use bloodhound_abi::structs::{Linger, Timeval};
 use bloodhound_net::{Proto, SockOpt, SocketId, TcpState};
 
+use super::bpf::SO_LOCK_FILTER;
+use super::device::SO_BINDTOIFINDEX;
 use super::groups;
-use super::kept::{KEPT_BY_UNIX, Shape, kept};
+use super::kept::{IPV6_RECVFRAGSIZE, KEPT_BY_UNIX, Shape, kept};
 use super::other::{Call, other};
+use super::rare::{
+    MD5SIG, SO_BUSY_POLL_BUDGET, SO_CNX_ADVICE, SO_PREFER_BUSY_POLL, TCP_FASTOPEN_KEY, TCP_MD5SIG,
+    TCP_MD5SIG_EXT, TCP_TX_DELAY,
+};
 use super::stamps::is_stamp;
-use super::{CONGESTION_NAME, SO_RESERVE_MEM, UDP_ENCAP, UDPLITE_COVERAGE};
+use super::{CONGESTION_NAME, SO_BUF_LOCK, SO_RESERVE_MEM, SO_TXREHASH, UDP_ENCAP, UDPLITE_COVERAGE};
 use crate::ctx::*;
 use crate::ids::NetlinkId;
 use crate::sys::socket::Sock;
@@ -53,18 +59,11 @@ impl Ctx<'_> {
     }
 
     pub(super) fn set_socket_option(&mut self, sock: Sock, name: u64, value: Ptr, len: u32) -> SysResult<()> {
-        match name {
-            c::SO_BINDTODEVICE => return self.bind_to_device(value, len),
-            name if matches!(sock, Sock::Packet(_)) && Self::refuses_filter(name) => {
-                return err(Errno::ENOPROTOOPT);
-            }
-            c::SO_ATTACH_FILTER
-            | c::SO_ATTACH_BPF
-            | c::SO_ATTACH_REUSEPORT_CBPF
-            | c::SO_ATTACH_REUSEPORT_EBPF => {
-                return unsupported(c::SOL_SOCKET, name);
-            }
-            _ => {}
+        if name == c::SO_BINDTODEVICE {
+            return self.bind_to_device(sock, value, len);
+        }
+        if let Some(answer) = self.set_program(sock, name, value, len) {
+            return answer;
         }
         let number = self.int_option(value, len)?;
         match name {
@@ -73,8 +72,17 @@ impl Ctx<'_> {
             }
             c::SO_DEBUG if number != 0 => err(Errno::EACCES),
             c::SO_DEBUG => Ok(()),
-            // Nothing is attached (sk_detach_filter).
-            c::SO_DETACH_FILTER => err(Errno::ENOENT),
+            c::SO_DETACH_FILTER => self.detach_filter(sock),
+            SO_LOCK_FILTER => self.lock_filter(sock, number != 0),
+            SO_BINDTOIFINDEX => self.bind_to_index(sock, number),
+            SO_BUF_LOCK => self.lock_buffers(sock, number),
+            SO_TXREHASH => self.set_rehash(sock, number),
+            SO_CNX_ADVICE => Ok(()),
+            // Without CAP_NET_ADMIN neither is raised.
+            SO_PREFER_BUSY_POLL | SO_BUSY_POLL_BUDGET if number > 0 => err(Errno::EPERM),
+            SO_PREFER_BUSY_POLL if number < 0 => err(Errno::EPERM),
+            SO_BUSY_POLL_BUDGET if number < 0 => err(Errno::EINVAL),
+            SO_PREFER_BUSY_POLL | SO_BUSY_POLL_BUDGET => Ok(()),
             // These need CAP_NET_ADMIN, which containers do not have.
             c::SO_MARK | c::SO_SNDBUFFORCE | c::SO_RCVBUFFORCE => err(Errno::EPERM),
             SO_RESERVE_MEM if number < 0 => err(Errno::EINVAL),
@@ -143,6 +151,9 @@ impl Ctx<'_> {
                 let unix = self.node.unix.get_mut(id);
                 // "Ensure val * 2 fits into an int"; a negative number is a large unsigned one.
                 let doubled = (number as u32).min(BUFFER) * 2;
+                if matches!(name, c::SO_SNDBUF | c::SO_RCVBUF) {
+                    unix.generic.lock_buffer(name);
+                }
                 match name {
                     c::SO_SNDBUF => self.node.unix.set_sndbuf(id, doubled.max(MIN_SNDBUF)),
                     c::SO_RCVBUF => unix.rcvbuf = doubled.max(MIN_RCVBUF),
@@ -181,6 +192,9 @@ impl Ctx<'_> {
     fn set_netlink_common(&mut self, id: NetlinkId, name: u64, number: i32) -> SysResult<()> {
         let socket = &mut self.node.netlinks[id];
         let doubled = (number as u32).min(BUFFER) * 2;
+        if matches!(name, c::SO_SNDBUF | c::SO_RCVBUF) {
+            socket.generic.lock_buffer(name);
+        }
         match name {
             c::SO_SNDBUF => socket.buffers[0] = doubled.max(MIN_SNDBUF),
             c::SO_RCVBUF => socket.buffers[1] = doubled.max(MIN_RCVBUF),
@@ -220,19 +234,6 @@ impl Ctx<'_> {
             Some(0) => None,
             Some(ns) => Some(ns.checked_next_multiple_of(JIFFY).unwrap_or(u64::MAX)),
         })
-    }
-
-    fn bind_to_device(&mut self, value: Ptr, len: u32) -> SysResult<()> {
-        let mut name = vec![0; (len as usize).min(15)];
-        self.read_bytes(value.0, &mut name)?;
-        let name: Vec<u8> = name.into_iter().take_while(|b| *b != 0).collect();
-        if name.is_empty() {
-            return Ok(());
-        }
-        if crate::inet::interfaces(self.stack()).iter().any(|i| i.name.as_bytes() == name) {
-            return unsupported(c::SOL_SOCKET, c::SO_BINDTODEVICE);
-        }
-        err(Errno::ENODEV)
     }
 
     pub(super) fn set_protocol_option(
@@ -285,6 +286,9 @@ impl Ctx<'_> {
         if groups::is_group_option(c::IPPROTO_IP, name) {
             return self.set_ip_group_option(id, tcp, name, value, len);
         }
+        if let Some(answer) = self.set_rare_ip_option(id, tcp, name, value, len) {
+            return answer;
+        }
         let number = self.short_option(value, len)?;
         let level = c::IPPROTO_IP;
         match name {
@@ -322,8 +326,11 @@ impl Ctx<'_> {
         if let Some(answer) = self.set_header_option(id, name, value, len) {
             return answer;
         }
+        if let Some(answer) = self.set_rare_ipv6_option(id, tcp, name, value, len) {
+            return answer;
+        }
         let number = match len {
-            0..4 if name == c::IPV6_DONTFRAG => 0,
+            0..4 if name == c::IPV6_DONTFRAG || name == IPV6_RECVFRAGSIZE => 0,
             _ if tcp && name == c::IPV6_MULTICAST_HOPS => return err(Errno::ENOPROTOOPT),
             0..4 if !matches!(name, c::IPV6_V6ONLY | c::IPV6_MTU) && kept(level, name).is_none() => {
                 return err(Errno::ENOPROTOOPT);
@@ -423,6 +430,11 @@ impl Ctx<'_> {
             {
                 return err(Errno::EINVAL);
             }
+            // 0 is no delay, as it is.
+            TCP_TX_DELAY if number == 0 => return Ok(()),
+            TCP_TX_DELAY if number < 0 => return err(Errno::EINVAL),
+            TCP_FASTOPEN_KEY if !matches!(len, 16 | 32) => return err(Errno::EINVAL),
+            TCP_MD5SIG | TCP_MD5SIG_EXT if len < MD5SIG => return err(Errno::EINVAL),
             c::TCP_FASTOPEN_CONNECT if on => return err(Errno::EOPNOTSUPP),
             c::TCP_FASTOPEN_CONNECT => return Ok(()),
             _ => return self.keep_protocol(id, (c::IPPROTO_TCP, name), number),
