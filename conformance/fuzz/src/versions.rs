@@ -62,6 +62,18 @@ fn joined(line: &str) -> Vec<(String, String, String)> {
     all
 }
 
+/// The last name on the path by which a descriptor was opened that an operation calls `$N`, or the one that it is a copy of.
+fn opened<'a>(ops: &'a [String], descriptor: &str) -> Option<&'a str> {
+    let slot = descriptor.strip_prefix('$')?;
+    let at = ops.iter().rposition(|op| op.split(' ').nth(1) == Some(slot))?;
+    let op = ops[at].as_str();
+    match op.split(' ').nth(2)? {
+        call if call.starts_with("dup") => opened(&ops[..at], argument(op, 0)),
+        call if call.starts_with("open") => op.split('"').nth(1)?.trim_end_matches('/').rsplit('/').next(),
+        _ => None,
+    }
+}
+
 /// How many bytes a write to an eventfd has written by buffers of 8 bytes before it comes to one that is longer; `None` if it does not.
 fn before_longer(op: &str) -> Option<u64> {
     let lengths: Vec<u64> = match op.split(' ').nth(2)? {
@@ -193,7 +205,9 @@ const RULES: &[Rule] = &[
     // Any: what sendfile(2) from a file to itself leaves where the two ranges overlap depends on how the processor copies memory.
     ((0, 0), |d| {
         let to_itself = |(op, _): (&str, &str)| {
-            op.split(' ').nth(2) == Some("sendfile") && argument(op, 0) == argument(op, 1)
+            let [to, from] = [0, 1].map(|number| argument(op, number));
+            let same = || opened(d.ops, to).is_some_and(|name| opened(d.ops, from) == Some(name));
+            op.split(' ').nth(2) == Some("sendfile") && (to == from || same())
         };
         let [(native, _), (simulated, _)] =
             d.lines.map(|line| line.split_once(" content ").unwrap_or((line, "")));
@@ -341,6 +355,16 @@ mod tests {
         assert!(!explain(&differing(&ops, &tree(25, "61*25.")), (6, 1)));
         let to_another = [ops[0], "0 . sendfile $5 $4 [ 8:0 ]? 25"];
         assert!(!explain(&differing(&to_another, &tree(26, "616100*14.")), (6, 1)));
+        let twice =
+            [ops[0], "0 5 openat -100 \"./././c\" 0 0", "0 6 dup $4", "0 . sendfile $6 $5 [ 8:0 ]? 25"];
+        let of = |ops: &[&str]| {
+            let (native, other) = (tree(26, "61*26."), tree(26, "616100*14."));
+            let answers = |last| [before[0], "1 0 openat = 4", "2 0 dup = 5", "3 0 sendfile = 25", last];
+            difference(ops, &answers(&native), &answers(&other))
+        };
+        assert!(explain(&of(&twice), (6, 1)), "by other descriptors of it");
+        let other_file = [ops[0], "0 5 openat -100 \"./././d\" 0 0", twice[2], twice[3]];
+        assert!(!explain(&of(&other_file), (6, 1)));
     }
 
     #[test]
