@@ -2,8 +2,8 @@
 //!
 //! To leave out one thing after the other keeps what the failure needs for its times, and a rare moment may need dozens of operations, or all faults. The same
 //! faults and clients come upon such a moment in other ways, too: with few operations seldom, but runs of few operations are short. So runs are
-//! tried in which workload and faults are over after about so many operations, half of them with all operations on the key of the violation, for a few operations on
-//! one key are worth dozens of them on many. What fails is made smaller in place of the run that the search had, and given back if more is left of it.
+//! tried in which workload and faults are over after about so many operations: half of them with all operations on the key of the violation, for a few operations on
+//! one key are worth dozens of them on many; and three of four with all kinds of faults as strong as they can be, for little time needs many. What fails is made smaller in place of the run that the search had, and given back if more is left of it.
 //! Neighbours: `luck`, which draws parts of a run anew; `case`, which knows the choices; `search`, which leaves out.
 
 use std::collections::BTreeMap;
@@ -21,11 +21,11 @@ use crate::session::Failure;
 
 /// Operations that such runs have, about, and how many runs of each length are tried.
 const LENGTHS: [usize; 5] = [12, 24, 48, 96, 192];
-const DRAWS: usize = 6 * ROUND;
+const DRAWS: usize = 8 * ROUND;
 /// Without so many operations before the violation: parts of the time until then.
 const PARTS: [u64; 4] = [16, 8, 4, 2];
 /// With fewer runs left, those are for the run that the search has.
-const WORTH: u32 = 8 * DRAWS as u32;
+const WORTH: u32 = 6 * DRAWS as u32;
 /// So many other runs may be made smaller.
 const MOST: u32 = 3;
 /// What a search comes back to if another run is of no use.
@@ -86,13 +86,9 @@ impl Search<'_> {
                     self.which_operations(false)?;
                 }
                 let useful = match wanted {
-                    Wanted::FewFaults => case::faults(&self.ran).len() <= FEW,
                     // What is left of operations says little while those of the run before are still to be left out.
-                    Wanted::Less => {
-                        let faults = |ran| case::faults(ran).len();
-                        faults(&self.ran) <= faults(&kept.ran).max(FEW)
-                            && excess(&self.ran) < excess(&kept.ran)
-                    }
+                    Wanted::FewFaults => case::faults(&self.ran).len() <= FEW,
+                    Wanted::Less => excess(&self.ran) < excess(&kept.ran),
                 };
                 if useful {
                     self.budget = kept.budget;
@@ -124,7 +120,7 @@ impl Search<'_> {
 
     /// Goes on with another run, if there is one among those that are tried.
     fn afresh(&mut self) -> Result<Looked, Failure> {
-        let on_key = self.on_key();
+        let (on_key, strongest) = (self.on_key(), case::strongest(&self.first.outcome));
         self.whole = true;
         let base = base_of(&self.first.outcome.decisions, case::ready(&self.first.outcome));
         for end in self.ends() {
@@ -132,12 +128,19 @@ impl Search<'_> {
                 return Ok(Looked::NotAll);
             }
             let other = case::cut(&self.first.outcome, &base, end);
-            let mut keyed = other.clone();
-            keyed.overrides.extend(on_key.iter().copied());
+            let with = |log: &Log, more: &[(Choice, Override)]| {
+                let mut log = log.clone();
+                log.overrides.extend(more.iter().copied());
+                log
+            };
+            let (keyed, strong) = (with(&other, &on_key), with(&other, &strongest));
+            // Every fourth round has faults as they are drawn.
+            let ways = [&with(&keyed, &strongest), &strong, &keyed, &other];
             let draws: Vec<Log> = (0..DRAWS)
                 .map(|nth| {
                     self.tries += 1;
-                    let log = if nth % 2 == 0 { &keyed } else { &other };
+                    let as_drawn = nth / ROUND % 4 == 3;
+                    let log = ways[nth % 2 + if as_drawn { 2 } else { 0 }];
                     case::drawn_anew(&self.first, log, &Concern::OF_RUN, self.tries)
                 })
                 .collect();
@@ -226,10 +229,12 @@ fn base_of(log: &Log, ready: SimTime) -> Log {
     log
 }
 
-/// How much more is left of a run than a reader would like, and how much in all: faults and operations.
+/// How much more is left of a run than a reader would like, and how much in all: faults and operations. A fault takes as long to understand as some operations.
 fn excess(ran: &Ran) -> (usize, usize) {
+    const FAULT: usize = 4;
     let (faults, operations) = (case::faults(ran).len(), case::operations_out(ran).len());
-    (faults.saturating_sub(FEW) + operations.saturating_sub(FEW_OPERATIONS), faults + operations)
+    let more = FAULT * faults.saturating_sub(FEW) + operations.saturating_sub(FEW_OPERATIONS);
+    (more, faults + operations)
 }
 
 #[cfg(test)]

@@ -169,9 +169,19 @@ pub fn faults_end(outcome: &Outcome) -> SimTime {
     faults_begin(outcome).after(long)
 }
 
+/// When choices are drawn anew at the earliest.
+fn anew_from(outcome: &Outcome) -> u64 {
+    services_ready(outcome).map_or(0, |at| at.0.saturating_add(1))
+}
+
+/// What makes a run whose faults are drawn anew have all configured kinds of them, each as strong as it can be.
+pub fn strongest(outcome: &Outcome) -> Vec<(Choice, Override)> {
+    faults::strongest(&outcome.scenario.faults, faults::Epoch::at(anew_from(outcome)))
+}
+
 /// The log of a run in which the choices about these concerns are drawn anew, the `nth` time, from the end of its boot on.
 pub fn drawn_anew(ran: &Ran, log: &Log, concerns: &[Concern], nth: u64) -> Log {
-    let from = services_ready(&ran.outcome).map_or(0, |at| at.0.saturating_add(1));
+    let from = anew_from(&ran.outcome);
     let concerns = concerns.to_vec();
     let mut log = log.clone();
     log.epochs.retain(|epoch| (epoch.from, &epoch.concerns) != (from, &concerns));

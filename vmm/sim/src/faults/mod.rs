@@ -107,7 +107,7 @@ pub use slow::Slow;
 pub use starve::Starve;
 pub use stop::Stop;
 use swarm::swarm;
-pub use swarm::{KEPT, STRENGTH, every_kind};
+pub use swarm::{KEPT, STRENGTH, every_kind, strongest};
 pub use syn_drop::SynDrop;
 pub(crate) use triggers::Patterns;
 pub use triggers::Trigger;

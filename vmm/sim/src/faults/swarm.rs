@@ -76,10 +76,24 @@ pub(super) fn as_configured(spec: &FaultSpec, declaration: &Declaration) -> Opti
 
 /// What a log says of a run that has every configured kind at its configured rate: nothing of a kind that no seed draws.
 pub fn every_kind(spec: &FaultSpec) -> Vec<(Choice, Override)> {
+    of_every_kind(spec, Epoch::default(), |configured| configured)
+}
+
+/// What a log says of an epoch that draws every configured kind as strong as it can be: nothing of a kind that no seed draws.
+pub fn strongest(spec: &FaultSpec, epoch: Epoch) -> Vec<(Choice, Override)> {
+    of_every_kind(spec, epoch, |Override { bound, .. }| Override { bound, value: bound - 1 })
+}
+
+/// What a log says of every configured kind that is drawn, made from how it is as configured.
+fn of_every_kind(
+    spec: &FaultSpec,
+    epoch: Epoch,
+    said: impl Fn(Override) -> Override,
+) -> Vec<(Choice, Override)> {
     let declarations = Kind::DECLARATIONS.iter().filter(|declaration| spec.is_on(declaration.kind));
     let drawn = declarations.filter_map(|declaration| {
-        let site = Epoch::default().swarm(declaration.kind);
-        Some((Choice { part: Part::Run, site }, as_configured(spec, declaration)?))
+        let choice = Choice { part: Part::Run, site: epoch.swarm(declaration.kind) };
+        Some((choice, said(as_configured(spec, declaration)?)))
     });
     drawn.collect()
 }
@@ -113,5 +127,20 @@ mod tests {
         decisions.begin_run(1);
         assert_eq!(swarm(&spec, Epoch::default(), &mut decisions), spec);
         assert_eq!(decisions.divergences(), []);
+    }
+
+    #[test]
+    fn a_log_says_that_an_epoch_has_every_kind_as_strong_as_can_be() {
+        let mut spec = FaultSpec::default().with_rate(Kind::Drop, 5).with_rate(Kind::Crash, 6);
+        spec.swarm = true;
+        let mut log = Log::new(0, 1);
+        log.overrides.extend(strongest(&spec, Epoch::at(5)));
+        let mut decisions = Decisions::new(log, Mode::Strict);
+        decisions.begin_run(1);
+        let profile = swarm(&spec, Epoch::at(5), &mut decisions);
+        assert_eq!([Kind::Drop, Kind::Crash].map(|kind| profile.get(kind).rate), [20, 24]);
+        assert_eq!(decisions.divergences(), []);
+        spec.swarm = false;
+        assert_eq!(strongest(&spec, Epoch::at(5)), []);
     }
 }
