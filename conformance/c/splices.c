@@ -287,6 +287,13 @@ static void files(void)
 	CHECK_ERRNO(splice(null, NULL, p[1], NULL, 100, 0), EINVAL);
 	CHECK_ERRNO(sendfile(p[1], null, NULL, 100), EINVAL);
 	CHECK_ERRNO(sendfile(file, null, NULL, 100), EINVAL);
+	/* The output has no place for a byte behind the last one that there can be. */
+	int last = memfd_create("last", 0);
+	off_t from = 0;
+	CHECK_EQ(lseek(last, INT64_MAX, SEEK_SET), INT64_MAX);
+	CHECK_ERRNO(sendfile(last, last, &from, 1), EINVAL);
+	CHECK_EQ(sendfile(last, last, &from, 0), 0);
+	close(last);
 	CHECK_EQ(splice(zero, NULL, p[1], NULL, 100, 0), 100);
 	CHECK_ERRNO(splice(p[0], NULL, full, NULL, 100, 0), EINVAL);
 	CHECK_EQ(splice(p[0], NULL, zero, NULL, 100, 0), 100);

@@ -119,6 +119,10 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     }
     // "sendfile() will transfer at most 0x7ffff000 (2,147,479,552) bytes".
     let count = count.min(MAX_RW);
+    // The place in the output is asked about as that in the input, by who begins (rw_verify_area).
+    if k.progress().is_none() {
+        Offset::Own(to, k.node.files[to].offset).check(count)?;
+    }
     // Into a pipe Linux splices (splice_file_to_pipe), which a socket gives pages for as well.
     if let FileKind::Pipe { pipe, .. } = sink.kind {
         let nonblock = sink.nonblocking();
