@@ -88,7 +88,11 @@ impl Search<'_> {
                 let useful = match wanted {
                     // What is left of operations says little while those of the run before are still to be left out.
                     Wanted::FewFaults => case::faults(&self.ran).len() <= FEW,
-                    Wanted::Less => excess(&self.ran) < excess(&kept.ran),
+                    Wanted::Less => {
+                        let faults = |ran| case::faults(ran).len();
+                        faults(&self.ran) <= faults(&kept.ran).max(2 * FEW)
+                            && excess(&self.ran) < excess(&kept.ran)
+                    }
                 };
                 if useful {
                     self.budget = kept.budget;
