@@ -301,8 +301,13 @@ static void transports(void)
 	CHECK_EQ(sum(buffer, 20), 0);
 	CHECK_EQ(memcmp(buffer + 20, "payload", 8), 0);
 	CHECK_ERRNO(to(odd, &whole, 10, "127.0.0.1"), EINVAL);
-	/* A socket of IPPROTO_RAW receives nothing. */
+	/* A socket of IPPROTO_RAW receives nothing but packets of its own number, also its own. */
 	CHECK_ERRNO(got(odd), EAGAIN);
+	whole.ip.protocol = IPPROTO_RAW;
+	CHECK_EQ(to(odd, &whole, sizeof whole, "127.0.0.1"), sizeof whole);
+	CHECK_EQ(got(odd), sizeof whole);
+	CHECK_ERRNO(got(icmp), EAGAIN);
+	whole.ip.protocol = 200;
 	/* A header of one's own with another source. */
 	CHECK_EQ(setsockopt(mine, IPPROTO_IP, IP_HDRINCL, &on, sizeof on), 0);
 	whole.ip.saddr = inet_addr("127.0.0.9");

@@ -154,7 +154,7 @@ impl Stack {
     /// Gives copies of an arriving packet to the raw sockets of its protocol. Whether there were any.
     pub(super) fn copy_to_raw(&mut self, packet: &Packet, interface: u32, now: SimTime) -> bool {
         let protocol = wire::protocol(packet);
-        if protocol == wire::RAW || self.holders(Proto::Raw, u16::from(protocol)).next().is_none() {
+        if self.holders(Proto::Raw, u16::from(protocol)).next().is_none() {
             return false;
         }
         let v6 = packet.dst.is_ipv6();
