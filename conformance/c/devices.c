@@ -11,6 +11,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
@@ -131,7 +132,27 @@ static void names(void)
 	CHECK(setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &index, sizeof index) == 0);
 	len = sizeof name;
 	CHECK(getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, &len) == -1 && errno == ENODEV);
+	struct sockaddr_in to = at(loopback, 9);
+	CHECK_ERRNO(connect(fd, (void *)&to, sizeof to), ENODEV);
 	close(fd);
+	/* Nothing leaves by an interface that is not there. */
+	int udp = made(SOCK_DGRAM, NULL), most = 0x7fffffff, on = 1;
+	REQUIRE(setsockopt(udp, SOL_SOCKET, SO_BINDTOIFINDEX, &most, sizeof most) == 0);
+	REQUIRE(setsockopt(udp, SOL_SOCKET, SO_BROADCAST, &on, sizeof on) == 0);
+	CHECK_ERRNO(sendto(udp, "x", 1, 0, (void *)&to, sizeof to), ENODEV);
+	to = at((struct in_addr){htonl(0xe00000fb)}, 9);
+	CHECK_ERRNO(sendto(udp, "x", 1, 0, (void *)&to, sizeof to), ENODEV);
+	to = at((struct in_addr){INADDR_BROADCAST}, 9);
+	CHECK_ERRNO(sendto(udp, "x", 1, 0, (void *)&to, sizeof to), ENODEV);
+	close(udp);
+	int l = made(SOCK_STREAM, NULL), c = made(SOCK_STREAM, NULL);
+	to = at(loopback, bound(l));
+	REQUIRE(listen(l, 1) == 0 && connect(c, (void *)&to, sizeof to) == 0);
+	int a = accept(l, NULL, NULL);
+	REQUIRE(setsockopt(c, SOL_SOCKET, SO_BINDTOIFINDEX, &most, sizeof most) == 0);
+	CHECK_EQ(write(c, "x", 1), 1);
+	CHECK(!comes(a));
+	close(a), close(c), close(l);
 	int pair[2];
 	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
 	CHECK(setsockopt(pair[0], SOL_SOCKET, SO_BINDTODEVICE, "lo", 2) == 0);
@@ -253,13 +274,13 @@ static void others(void)
 	uint64_t cookie = 0;
 	len = sizeof cookie;
 	CHECK(getsockopt(udp, SOL_SOCKET, 71, &cookie, &len) == 0 && cookie);
-	int l = made(SOCK_STREAM, NULL), six = socket(AF_INET6, SOCK_DGRAM, 0);
+	int six = socket(AF_INET6, SOCK_DGRAM, 0);
 	struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(9), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
 	uint32_t info[8] = {0};
 	len = sizeof info;
 	REQUIRE(connect(six, (void *)&to, sizeof to) == 0);
 	CHECK(getsockopt(six, IPPROTO_IPV6, 61, info, &len) == 0 && len == sizeof info && info[7] >= 1280);
-	close(l), close(six), close(fd), close(udp);
+	close(six), close(fd), close(udp);
 }
 
 int main(void)
@@ -267,8 +288,14 @@ int main(void)
 	find_other();
 	names();
 	by_loopback();
-	if (*other)
+	if (*other) {
 		by_another();
+	} else {
+		/* The simulation has one always. */
+		struct utsname system;
+		REQUIRE(uname(&system) == 0);
+		CHECK(!strstr(system.release, "bloodhound"));
+	}
 	with_packets();
 	others();
 	return tap_done();

@@ -103,6 +103,7 @@ impl Interfaces {
     /// The source address for packets to `dst` of a socket that sends by one interface; 0 stands for any.
     pub(crate) fn source_by(&self, dst: IpAddr, device: u32) -> Result<IpAddr, Errno> {
         let v6 = dst.is_ipv6();
+        self.check_device(device, v6)?;
         let own = match device {
             _ if device == 0 || self.is_local(dst) && self.leads_to(dst, device) => {
                 return self.source_for(dst);
@@ -112,6 +113,19 @@ impl Interfaces {
             _ => self.address_on(device, v6),
         };
         own.ok_or(Errno::ENETUNREACH)
+    }
+
+    /// Whether a socket can send by an interface, of which a program may have named any number; 0 stands for any. What fails is the look for a route, with
+    /// ENODEV (`ip_route_output_key_hash_rcu`) or ENETUNREACH (IPv6).
+    pub(crate) fn check_device(&self, device: u32, v6: bool) -> Result<(), Errno> {
+        if device == 0 || self.has_interface(device) {
+            return Ok(());
+        }
+        Err(if v6 { Errno::ENETUNREACH } else { Errno::ENODEV })
+    }
+
+    fn has_interface(&self, device: u32) -> bool {
+        device == LOOPBACK || self.numbered().any(|(number, ..)| number == device)
     }
 
     /// Whether packets to `dst` get there by an interface; 0 stands for any. Loopback leads to this node alone, and no other one to its loopback
@@ -211,7 +225,9 @@ impl Interfaces {
     /// order in which they were sent.
     pub(crate) fn emit_by(&mut self, packet: Packet, device: u32, now: SimTime) {
         if !self.leads_to(packet.dst.ip(), device) {
-            self.note(&packet, device, None, true, now);
+            if self.has_interface(device) {
+                self.note(&packet, device, None, true, now);
+            }
             return;
         }
         if !self.is_local(packet.dst.ip()) {

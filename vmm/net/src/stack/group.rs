@@ -146,6 +146,7 @@ impl Stack {
         let of_source = bound.and_then(|own| self.net.interface_of(own));
         let interface =
             named.or(of_source).or_else(|| self.default_interface(v6)).ok_or(Errno::ENETUNREACH)?;
+        self.net.check_device(interface, v6)?;
         // Loopback has no route to ff00::/8.
         if v6 && interface == LOOPBACK {
             return Err(Errno::ENETUNREACH);
