@@ -3,7 +3,8 @@
 //! To leave out one thing after the other keeps what the failure needs for its times, and a rare moment may need dozens of operations, or all faults. The same
 //! faults and clients come upon such a moment in other ways, too: with few operations seldom, but runs of few operations are short. So runs are
 //! tried in which workload and faults are over after about so many operations: half of them with all operations on the key of the violation, for a few operations on
-//! one key are worth dozens of them on many; and three of four with all kinds of faults as strong as they can be, for little time needs many. What fails is made smaller in place of the run that the search had, and given back if more is left of it.
+//! one key are worth dozens of them on many; and three of four with all kinds of faults as strong as they can be, for little time needs many. What fails is made
+//! smaller in place of the run that the search had, and given back if more is left of it.
 //! Neighbours: `luck`, which draws parts of a run anew; `case`, which knows the choices; `search`, which leaves out.
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ const PARTS: [u64; 4] = [16, 8, 4, 2];
 const WORTH: u32 = 6 * DRAWS as u32;
 /// So many other runs may be made smaller.
 const MOST: u32 = 3;
+
 /// What a search comes back to if another run is of no use.
 struct Kept {
     ran: Ran,
@@ -137,15 +139,15 @@ impl Search<'_> {
                 log.overrides.extend(more.iter().copied());
                 log
             };
-            let (keyed, strong) = (with(&other, &on_key), with(&other, &strongest));
-            // Every fourth round has faults as they are drawn.
-            let ways = [&with(&keyed, &strongest), &strong, &keyed, &other];
+            let keyed = with(&other, &on_key);
+            let strong = [with(&keyed, &strongest), with(&other, &strongest)];
+            let as_drawn = [keyed, other];
             let draws: Vec<Log> = (0..DRAWS)
                 .map(|nth| {
                     self.tries += 1;
-                    let as_drawn = nth / ROUND % 4 == 3;
-                    let log = ways[nth % 2 + if as_drawn { 2 } else { 0 }];
-                    case::drawn_anew(&self.first, log, &Concern::OF_RUN, self.tries)
+                    // Every fourth round has faults as they are drawn.
+                    let logs = if nth / ROUND % 4 == 3 { &as_drawn } else { &strong };
+                    case::drawn_anew(&self.first, &logs[nth % 2], &Concern::OF_RUN, self.tries)
                 })
                 .collect();
             if let Some(found) = self.first_of(draws)?
