@@ -11,8 +11,8 @@ use crate::common::{compile, repository, say, stack};
 
 const COMPOSE: &str =
     "services:\n  busy: {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro'], command: [/app/busy]}\n";
-const CONFIG: &str = "compose: compose.yaml\nsimulation: {max_time: 2s, boots: 1}\n\
-    faults: {swarm: false, duration: 1s, process: {pause_probability: 0.02, pause_duration_ms: [10, 50], \
+const CONFIG: &str = "compose: compose.yaml\nsimulation: {max_time: 300ms, boots: 1}\n\
+    faults: {swarm: false, duration: 200ms, process: {pause_probability: 0.02, pause_duration_ms: [10, 50], \
     kill_probability: 0.005, kill_restart_ms: [10, 50]}}\n\
     properties: [{name: stays, kind: safety, check: {type: no-crash}}]\n";
 /// Moments of the short form. Each is five or six runs, of which two or three are branches and four restores.

@@ -146,7 +146,9 @@ fn logs_of_this_machines_strace_are_understood() {
     }
 }
 
-const PROGRAM: &str = r#"#include <sys/socket.h>
+const PROGRAM: &str = r#"#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 int shared(void);
@@ -155,6 +157,8 @@ int main(int argc, char **argv)
 	if (argc > 9) {
 		syscall(SYS_setsockopt, 3, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, argv, 16);
 		setsockopt(3, SOL_SOCKET, SO_ATTACH_FILTER, argv, 16);
+		setsockopt(3, IPPROTO_TCP, TCP_MD5SIG, argv, 216);
+		setsockopt(3, IPPROTO_IP, IP_MINTTL, argv, 4);
 		socket(AF_VSOCK, SOCK_STREAM, 0);
 	}
 	return shared();
@@ -175,9 +179,12 @@ fn programs_are_read_with_their_libraries() {
     let (code, found) = compat(&dir, &["./program"]);
     assert_eq!(code, 0, "{found:?}");
     let maybe = of(&found, "maybe");
-    for part in
-        ["setsockopt(SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF): ", "setsockopt(SOL_SOCKET, SO_ATTACH_FILTER): "]
-    {
+    for part in [
+        "setsockopt(SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF): ",
+        "setsockopt(SOL_SOCKET, SO_ATTACH_FILTER): ",
+        "setsockopt(SOL_TCP, TCP_MD5SIG): ",
+        "setsockopt(SOL_IP, IP_MINTTL): ",
+    ] {
         assert!(maybe.iter().any(|line| line.starts_with(part)), "{part}: {maybe:?}");
     }
     let differs = of(&found, "differs");

@@ -60,6 +60,39 @@ pub fn ask(container: &mut Container, request: &Request) -> Answer {
     if NOT_MADE.contains(&info.nr) {
         return Answer::NotAsked;
     }
+    let first = put(container, request);
+    if info.nr != nr::setsockopt || matches!(first, Answer::Stops(_) | Answer::NotAsked) {
+        return first;
+    }
+    let likely = likely_values(request);
+    let mut answers = likely.iter().map(|likely| put(container, likely));
+    answers.find(|answer| matches!(answer, Answer::Stops(_))).unwrap_or(first)
+}
+
+/// What setsockopt(2) may be given where a request does not say it: an option of the wrong length is an error, and many a zero turns off what is off.
+fn likely_values(request: &Request) -> Vec<Request> {
+    let (Some(Value::Unknown) | None, Some(Value::Unknown) | None) =
+        (request.args.get(3), request.args.get(4))
+    else {
+        return Vec::new();
+    };
+    // A number; `struct timeval`, `sock_fprog` or a key; `ipv6_mreq` or `in6_pktinfo`; an extension header; `tcp_md5sig`.
+    const LENGTHS: [usize; 5] = [4, 16, 20, 40, 216];
+    let values =
+        LENGTHS.iter().flat_map(|len| [vec![0; *len], [&1u32.to_le_bytes()[..], &vec![0; len - 4]].concat()]);
+    let likely = values.map(|value| {
+        let mut likely = request.clone();
+        likely.args.resize(3, Value::Unknown);
+        likely.args.extend([Value::Number(value.len() as u64)]);
+        likely.args.insert(3, Value::Bytes(value));
+        likely
+    });
+    likely.collect()
+}
+
+/// Makes the call on a copy of the container's node.
+fn put(container: &mut Container, request: &Request) -> Answer {
+    let Some(info) = request.info() else { return Answer::NoSuchCall };
     let mut copy = container.copy();
     let Some(args) = arguments(&mut copy, request) else { return Answer::NotAsked };
     match copy.ask(info.nr, &args) {
