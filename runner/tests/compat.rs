@@ -57,7 +57,7 @@ fn gcc(dir: &Path, args: &[&str]) {
 const LOG: &str = r#"10 execve("/bin/sh", ["sh"], 0x7ffd /* 3 vars */) = 0
 10 openat(AT_FDCWD, "/etc/hosts", O_RDONLY|O_CLOEXEC) = 3
 10 socket(AF_INET, SOCK_DGRAM, IPPROTO_IP) = 4
-10 setsockopt(4, SOL_SOCKET, SO_ATTACH_FILTER, {len=1, filter=0x7ffd}, 16) = 0
+10 setsockopt(4, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, {len=1, filter=0x7ffd}, 16) = 0
 10 setsockopt(4, SOL_SOCKET, SO_REUSEADDR, [1], 4) = 0
 10 ioctl(4, SIOCGIFCONF, {ifc_len=80}) = 0
 10 socket(AF_VSOCK, SOCK_STREAM, 0) = 5
@@ -77,7 +77,9 @@ fn logs_are_held_against_the_kernel() {
     assert_eq!(code, 7, "{found:?}");
     assert_eq!(
         of(&found, "stops"),
-        ["setsockopt(SOL_SOCKET, SO_ATTACH_FILTER): Bloodhound has no setsockopt SO_ATTACH_FILTER"]
+        [
+            "setsockopt(SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF): Bloodhound has no setsockopt SO_ATTACH_REUSEPORT_CBPF"
+        ]
     );
     let differs = of(&found, "differs");
     for part in
@@ -156,7 +158,7 @@ int main(int argc, char **argv)
 {
 	if (argc > 9) {
 		syscall(SYS_setsockopt, 3, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, argv, 16);
-		setsockopt(3, SOL_SOCKET, SO_ATTACH_FILTER, argv, 16);
+		setsockopt(3, IPPROTO_TCP, TCP_FASTOPEN_KEY, argv, 16);
 		setsockopt(3, IPPROTO_TCP, TCP_MD5SIG, argv, 216);
 		setsockopt(3, IPPROTO_IP, IP_MINTTL, argv, 4);
 		socket(AF_VSOCK, SOCK_STREAM, 0);
@@ -181,7 +183,7 @@ fn programs_are_read_with_their_libraries() {
     let maybe = of(&found, "maybe");
     for part in [
         "setsockopt(SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF): ",
-        "setsockopt(SOL_SOCKET, SO_ATTACH_FILTER): ",
+        "setsockopt(SOL_TCP, TCP_FASTOPEN_KEY): ",
         "setsockopt(SOL_TCP, TCP_MD5SIG): ",
         "setsockopt(SOL_IP, IP_MINTTL): ",
     ] {

@@ -99,7 +99,7 @@ macro_rules! syscalls {
             [51 getsockname (fd: Fd, addr: Ptr, len: Ptr) full ""]
             [52 getpeername (fd: Fd, addr: Ptr, len: Ptr) full ""]
             [53 socketpair (domain: u32, kind: u32, protocol: u32, fds: Ptr) full ""]
-            [54 setsockopt (fd: Fd, level: u32, name: u32, value: Ptr, len: u32) partial "those of Linux 6.1 but: SO_ZEROCOPY, SO_TXTIME, SO_PEERGROUPS, UDP_SEGMENT, UDP_GRO ENOPROTOOPT, as of older kernels; classic filters of packets (SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF), TCP_MD5SIG, TCP_FASTOPEN_KEY, TCP_TX_DELAY, IP_MINTTL and IPV6_MINHOPCOUNT of TCP, headers and addresses for all that is sent (IP_OPTIONS, IPV6_PKTINFO, IPV6_HOPOPTS and so on) stop the run; a filter of a packet socket ENOPROTOOPT"]
+            [54 setsockopt (fd: Fd, level: u32, name: u32, value: Ptr, len: u32) partial "those of Linux 6.1 but: SO_ZEROCOPY, SO_TXTIME, SO_PEERGROUPS, UDP_SEGMENT, UDP_GRO ENOPROTOOPT, as of older kernels; programs that choose among sockets of one port (SO_ATTACH_REUSEPORT_CBPF), TCP_MD5SIG, TCP_FASTOPEN_KEY, TCP_TX_DELAY, IP_MINTTL and IPV6_MINHOPCOUNT of TCP, headers and addresses for all that is sent (IP_OPTIONS, IPV6_PKTINFO, IPV6_HOPOPTS and so on) stop the run"]
             [55 getsockopt (fd: Fd, level: u32, name: u32, value: Ptr, len: Ptr) partial "as setsockopt"]
             [56 clone (flags: CloneFlags, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) partial "no namespaces"]
             [57 fork () full ""]

@@ -15,6 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_bpf::{Filter, Packet};
 
 use crate::ids::{Arena, NetlinkId};
 use crate::socket::Generic;
@@ -76,6 +77,8 @@ pub struct NetlinkSocket {
     pub buffers: [u32; 2],
     /// SO_PASSCRED.
     pub passcred: bool,
+    /// SO_ATTACH_FILTER.
+    pub filter: Option<Box<Filter>>,
     /// Options of all sockets; flags of SOL_NETLINK are among the kept ones.
     pub generic: Generic,
 }
@@ -93,6 +96,7 @@ impl NetlinkSocket {
             overrun: false,
             buffers: [BUFFER; 2],
             passcred: false,
+            filter: None,
             generic: Generic::new(uid),
         }
     }
@@ -104,7 +108,11 @@ impl NetlinkSocket {
 
     /// Adds an answer. netlink(7): "messages may be lost if [...] the socket's receive buffer is full", of which the next call hears
     /// (ENOBUFS), unless NETLINK_NO_ENOBUFS is set (`netlink_overrun`).
-    pub fn push(&mut self, datagram: Datagram) {
+    pub fn push(&mut self, mut datagram: Datagram) {
+        if let Some(filter) = &mut self.filter {
+            let Some(kept) = filter.keeps(&Packet::message(&datagram.data)) else { return };
+            datagram.data.truncate(kept);
+        }
         let used: usize = self.queue.iter().map(|d| d.data.len() + OVERHEAD).sum();
         if used > self.buffers[1] as usize {
             self.overrun = !self.has(option::NO_ENOBUFS);

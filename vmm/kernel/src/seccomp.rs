@@ -1,6 +1,6 @@
 //! seccomp(2): what a thread's filters say of its calls.
 //!
-//! Key types: [`Seccomp`] (a thread's mode), [`Filter`] (a checked program of classic BPF), [`Verdict`]. A filter sees `struct
+//! Key types: [`Seccomp`] (a thread's mode), [`Filter`] (a program of classic BPF), [`Verdict`]. A filter sees `struct
 //! seccomp_data` alone, so what it says is a function of the call. Who decides in a filter's place is in [`listener`].
 
 pub mod listener;
@@ -12,6 +12,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
 use bloodhound_abi::table::nr;
 use bloodhound_abi::{Errno, SimTime};
+use bloodhound_bpf::{Instruction, Load, Program};
 
 use crate::ctx::Outside;
 use crate::dispatch::Outcome;
@@ -25,8 +26,6 @@ use crate::watch::{Disposition, Told};
 pub const ARCH: u32 = 0xc000_003e;
 /// Bytes of `struct seccomp_data`.
 const DATA: u32 = 64;
-/// BPF_MAXINSNS.
-pub const MOST_INSTRUCTIONS: u64 = 4096;
 /// MAX_INSNS_PER_PATH, of all filters of a thread as [`Filter::length`] counts them; each older one counts four more.
 const MOST_OF_ALL: usize = 32768;
 
@@ -43,31 +42,10 @@ pub mod action {
     pub const ALLOW: u32 = 0x7fff_0000;
 }
 
-/// An instruction (`struct sock_filter`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Instruction {
-    /// What it does.
-    pub code: u16,
-    /// How many instructions to pass over if its condition holds.
-    pub yes: u8,
-    /// And if not.
-    pub no: u8,
-    /// Its constant.
-    pub k: u32,
-}
-
-impl Instruction {
-    /// The instruction in these bytes.
-    pub fn decode(bytes: [u8; 8]) -> Instruction {
-        let [a, b, yes, no, k @ ..] = bytes;
-        Instruction { code: u16::from_le_bytes([a, b]), yes, no, k: u32::from_le_bytes(k) }
-    }
-}
-
-/// A program that was checked.
+/// A program that may judge calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    program: Vec<Instruction>,
+    program: Program,
     /// When it was installed and by whom, which no other filter shares.
     made: (SimTime, Tid),
     /// Who decides about calls on which it answers SECCOMP_RET_USER_NOTIF; may be gone.
@@ -131,12 +109,9 @@ impl Seccomp {
 }
 
 impl Filter {
-    /// Checks a program as Linux does (`bpf_check_classic`, `seccomp_check_filter`). EINVAL.
-    pub fn new(program: Vec<Instruction>, made: (SimTime, Tid)) -> Result<Filter, Errno> {
-        let len = program.len();
-        let allowed = program.iter().enumerate().all(|(at, i)| is_allowed(i, len - at));
-        let ends = program.last().is_some_and(|i| i.code & 7 == 6);
-        if allowed && ends && stores_before_loads(&program) {
+    /// EINVAL for a program that does what filters of calls may not (`seccomp_check_filter`).
+    pub fn new(program: Program, made: (SimTime, Tid)) -> Result<Filter, Errno> {
+        if program.instructions().iter().all(looks_at_calls) {
             Ok(Filter { program, made, listener: None })
         } else {
             Err(Errno::EINVAL)
@@ -164,100 +139,25 @@ impl Filter {
             }
             _ => 1,
         };
-        PROLOGUE + self.program.iter().map(one).sum::<usize>()
+        PROLOGUE + self.program.instructions().iter().map(one).sum::<usize>()
     }
 
     /// Its answer for a call.
     fn run(&self, data: &[u32; 16]) -> u32 {
-        let (mut a, mut x, mut memory, mut at) = (0u32, 0u32, [0u32; 16], 0usize);
-        loop {
-            let i = self.program[at];
-            at += 1;
-            let operand = if i.code & 8 != 0 { x } else { i.k };
-            match i.code {
-                0x20 => a = data[(i.k / 4) as usize],
-                0x80 => a = DATA,
-                0x81 => x = DATA,
-                0x00 => a = i.k,
-                0x01 => x = i.k,
-                0x60 => a = memory[i.k as usize],
-                0x61 => x = memory[i.k as usize],
-                0x02 => memory[i.k as usize] = a,
-                0x03 => memory[i.k as usize] = x,
-                0x04 | 0x0c => a = a.wrapping_add(operand),
-                0x14 | 0x1c => a = a.wrapping_sub(operand),
-                0x24 | 0x2c => a = a.wrapping_mul(operand),
-                // A division by zero ends the program with 0.
-                0x34 | 0x3c => match a.checked_div(operand) {
-                    Some(quotient) => a = quotient,
-                    None => return 0,
-                },
-                0x44 | 0x4c => a |= operand,
-                0x54 | 0x5c => a &= operand,
-                0x64 | 0x6c => a = a.wrapping_shl(operand),
-                0x74 | 0x7c => a = a.wrapping_shr(operand),
-                0x84 => a = a.wrapping_neg(),
-                0xa4 | 0xac => a ^= operand,
-                0x05 => at += i.k as usize,
-                0x15 | 0x1d => at += skip(&i, a == operand),
-                0x25 | 0x2d => at += skip(&i, a > operand),
-                0x35 | 0x3d => at += skip(&i, a >= operand),
-                0x45 | 0x4d => at += skip(&i, a & operand != 0),
-                0x07 => x = a,
-                0x87 => a = x,
-                0x16 => return a,
-                _ => return i.k,
-            }
-        }
+        self.program.run(DATA, |load| match load {
+            Load::Bytes { at, .. } => data.get(at as usize / 4).copied(),
+            Load::Extension { .. } => None,
+        })
     }
 }
 
-fn skip(i: &Instruction, holds: bool) -> usize {
-    usize::from(if holds { i.yes } else { i.no })
-}
-
-/// Whether an instruction may stand in a filter with `left` instructions from it on.
-fn is_allowed(i: &Instruction, left: usize) -> bool {
-    let k = i.k;
+/// Whether an instruction may stand in a filter of calls: data are loaded as whole words, and there are no remainders.
+fn looks_at_calls(i: &Instruction) -> bool {
     match i.code {
-        0x20 => k < DATA && k.is_multiple_of(4),
-        0x80 | 0x81 | 0x00 | 0x01 | 0x07 | 0x87 | 0x06 | 0x16 | 0x84 => true,
-        0x60 | 0x61 | 0x02 | 0x03 => k < 16,
-        0x04 | 0x0c | 0x14 | 0x1c | 0x24 | 0x2c | 0x3c | 0x44 | 0x4c | 0x54 | 0x5c | 0x6c | 0x7c | 0xa4
-        | 0xac => true,
-        0x34 => k != 0,
-        0x64 | 0x74 => k < 32,
-        0x05 => (k as usize) < left - 1,
-        0x15 | 0x1d | 0x25 | 0x2d | 0x35 | 0x3d | 0x45 | 0x4d => {
-            usize::from(i.yes) + 1 < left && usize::from(i.no) + 1 < left
-        }
-        _ => false,
+        0x20 => i.k < DATA && i.k.is_multiple_of(4),
+        0x28 | 0x30 | 0x40 | 0x48 | 0x50 | 0xb1 | 0x94 | 0x9c => false,
+        _ => true,
     }
-}
-
-/// Whether every word of memory was stored to on all ways to where it is loaded (`check_load_and_stores`).
-fn stores_before_loads(program: &[Instruction]) -> bool {
-    let mut masks = vec![u16::MAX; program.len() + 1];
-    let mut valid = 0u16;
-    for (at, i) in program.iter().enumerate() {
-        valid &= masks[at];
-        let mut lead = |by: usize| masks[at + 1 + by] &= valid;
-        match i.code {
-            0x02 | 0x03 => valid |= 1 << i.k,
-            0x60 | 0x61 if valid & 1 << i.k == 0 => return false,
-            0x05 => {
-                lead(i.k as usize);
-                valid = u16::MAX;
-            }
-            0x15 | 0x1d | 0x25 | 0x2d | 0x35 | 0x3d | 0x45 | 0x4d => {
-                lead(usize::from(i.yes));
-                lead(usize::from(i.no));
-                valid = u16::MAX;
-            }
-            _ => {}
-        }
-    }
-    true
 }
 
 /// A call as filters see it (`struct seccomp_data`), in words.

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Ucred;
+use bloodhound_bpf::Filter;
 use bloodhound_vfs::{BaseFs, Ino};
 
 use crate::container::ContainerId;
@@ -128,6 +129,8 @@ pub struct UnixSocket {
     pub rcvbuf: u32,
     /// SO_PASSCRED.
     pub passcred: bool,
+    /// SO_ATTACH_FILTER, for packets; streams are not filtered.
+    pub(crate) filter: Option<Box<Filter>>,
     /// The network namespace of who made it: where its abstract name counts.
     pub net: NetNs,
     /// SO_PEERCRED: for a listener who called listen(2), else who is at the other end.
@@ -168,6 +171,7 @@ impl UnixSocket {
             sndbuf: BUFFER,
             rcvbuf: BUFFER,
             passcred: false,
+            filter: None,
             cred: NO_CRED,
             state: State::Unconnected,
             name: None,

@@ -65,6 +65,8 @@ pub struct UdpCounters {
     pub no_room: u64,
     /// Datagrams whose checksum was wrong (InCsumErrors).
     pub damaged: u64,
+    /// Datagrams that the filter of their socket dropped.
+    pub filtered: u64,
     /// Datagrams to many nodes that no socket hears (IgnoredMulti).
     pub ignored_for_many: u64,
 }
@@ -72,7 +74,7 @@ pub struct UdpCounters {
 impl UdpCounters {
     /// InErrors: all that were not delivered though there was a socket.
     pub fn errors(&self) -> u64 {
-        self.no_room + self.damaged
+        self.no_room + self.damaged + self.filtered
     }
 }
 

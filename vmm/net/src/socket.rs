@@ -8,6 +8,7 @@ use crate::naming::{Datagrams, Opened};
 use crate::stack::Tap;
 use crate::{Config, Datagram, Options, Proto, ReadyFlags, Report, SocketId, TcpState};
 use bloodhound_abi::{Errno, SimTime};
+use bloodhound_bpf::Filter;
 use bloodhound_decisions::Place;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -56,6 +57,8 @@ pub(crate) struct Common {
     pub(crate) unaccepted: bool,
     /// The peer has sent an urgent mark in the current call (`sk_send_sigurg`).
     pub(crate) urgent_came: bool,
+    /// What decides about arriving packets.
+    pub(crate) filter: Option<Box<Filter>>,
     /// Wakes raised by the current call.
     pub(crate) wake: ReadyFlags,
     /// Place in the stack's list of events that were not yet taken.
@@ -100,6 +103,7 @@ impl Common {
             orphan: false,
             unaccepted: false,
             urgent_came: false,
+            filter: None,
             wake: ReadyFlags::empty(),
             event: None,
             told: TcpState::Close,

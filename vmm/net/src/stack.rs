@@ -6,6 +6,7 @@ mod bind;
 mod connect;
 mod data;
 mod demux;
+mod filter;
 mod group;
 mod raw;
 mod tap;

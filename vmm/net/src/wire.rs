@@ -182,15 +182,31 @@ pub(crate) fn fields(packet: &Packet) -> Header {
     }
 }
 
+/// Bytes of the header of IP of a packet.
+pub(crate) fn ip_header(packet: &Packet) -> usize {
+    if packet.dst.is_ipv6() { V6_HEADER } else { V4_HEADER }
+}
+
+/// Bytes of the header of a packet's transport, where its protocol has one (`__skb_get_poff`).
+pub(crate) fn transport_header(packet: &Packet) -> Option<usize> {
+    match (&packet.body, protocol(packet)) {
+        (Body::Tcp(segment), _) => Some(tcp_header(segment)),
+        (Body::Raw(_, _, data), TCP) => Some((data.get(12)? >> 2 & 0x3c).max(20).into()),
+        (_, UDP | UDPLITE | ICMP | ICMPV6) => Some(8),
+        _ => None,
+    }
+}
+
+/// Bytes of the header of a segment.
+fn tcp_header(s: &Segment) -> usize {
+    20 + if s.mss.is_some() { 4 } else { 0 } + if s.wscale.is_some() { 4 } else { 0 }
+}
+
 /// Bytes of a packet with its header of IP, as [`ip_bytes`] makes them: what it takes on a wire of Ethernet behind the header of that.
 pub(crate) fn len(packet: &Packet) -> usize {
-    let v6 = packet.dst.is_ipv6();
-    let ip = if v6 { V6_HEADER } else { V4_HEADER };
+    let ip = ip_header(packet);
     ip + match &packet.body {
-        Body::Tcp(s) => {
-            let options = if s.mss.is_some() { 4 } else { 0 } + if s.wscale.is_some() { 4 } else { 0 };
-            20 + options + s.payload.len()
-        }
+        Body::Tcp(s) => tcp_header(s) + s.payload.len(),
         Body::Udp(_, data) => 8 + data.len(),
         // The header of the message, and the packet that it quotes.
         Body::Icmp(..) => 8 + ip + 8,

@@ -2,12 +2,13 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_bpf::{Instruction, MOST_INSTRUCTIONS, Program};
 
 use crate::caps::CAP_SYS_ADMIN;
 use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::seccomp::listener::Listener;
-use crate::seccomp::{Filter, Instruction, MOST_INSTRUCTIONS, Seccomp, action};
+use crate::seccomp::{Filter, Seccomp, action};
 use crate::wait::SysResult;
 
 const STRICT: u32 = 0;
@@ -123,17 +124,32 @@ fn filter(k: &mut Ctx<'_>, flags: u64, at: Ptr) -> SysResult {
 
 /// The program at an address, of somebody who may install one.
 fn read_filter(k: &mut Ctx<'_>, at: Ptr) -> SysResult<Filter> {
-    // struct sock_fprog: a length, and behind a gap the address of the instructions.
-    let len = u64::from(k.read_obj::<u16>(at)?);
-    let program: u64 = k.read_obj(Ptr(at.0.wrapping_add(8)))?;
-    if len == 0 || len > MOST_INSTRUCTIONS {
-        return err(Errno::EINVAL);
-    }
+    let (len, program) = k.read_fprog(at)?;
     // "EACCES The caller did not have the CAP_SYS_ADMIN capability in its user namespace, or had not set no_new_privs".
     if !k.task().no_new_privs && !k.capable(CAP_SYS_ADMIN) {
         return err(Errno::EACCES);
     }
-    let words: Vec<u64> = k.read_vec(program, len as usize)?;
-    let program = words.iter().map(|word| Instruction::decode(word.to_le_bytes())).collect();
+    let program = k.read_program(len, program)?;
     Ok(Filter::new(program, (k.node.clock, k.tid))?)
+}
+
+impl Ctx<'_> {
+    /// Length and address of the program that a `struct sock_fprog` names. EINVAL for none and for one that is too long.
+    pub(super) fn read_fprog(&mut self, at: Ptr) -> Result<(usize, u64), Errno> {
+        // The length, and behind a gap the address of the instructions.
+        let len = usize::from(self.read_obj::<u16>(at)?);
+        let program: u64 = self.read_obj(Ptr(at.0.wrapping_add(8)))?;
+        if len == 0 || len > MOST_INSTRUCTIONS { Err(Errno::EINVAL) } else { Ok((len, program)) }
+    }
+
+    /// A program of so many instructions. EINVAL at no address and where Linux takes none like it.
+    pub(super) fn read_program(&mut self, len: usize, at: u64) -> Result<Program, Errno> {
+        // bpf_check_basics_ok.
+        if at == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let words: Vec<u64> = self.read_vec(at, len)?;
+        let program = words.iter().map(|word| Instruction::decode(word.to_le_bytes())).collect();
+        Program::new(program).ok_or(Errno::EINVAL)
+    }
 }

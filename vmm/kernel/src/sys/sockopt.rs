@@ -75,6 +75,9 @@ pub fn getsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, le
     {
         return k.get_group_filter(id, (level, name), (value, room), len);
     }
+    if (level, name) == (c::SOL_SOCKET, bpf::SO_GET_FILTER) {
+        return k.get_filter(sock, value, room, len);
+    }
     let bytes = match (level, sock) {
         (c::SOL_SOCKET, _) => k.get_socket_option(sock, name, room)?,
         (_, Sock::Unix(_)) => return err(Errno::EOPNOTSUPP),

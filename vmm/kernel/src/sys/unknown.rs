@@ -179,7 +179,6 @@ fn socket_options() {
     let fd = bench.call(nr::socket, &[c::AF_INET, 1, 0]).unwrap();
     let value = bench.put_as(bench.tid, &[0; 216]);
     for (level, name, len, known) in [
-        (c::SOL_SOCKET, c::SO_ATTACH_FILTER, 16, "SO_ATTACH_FILTER"),
         (c::SOL_SOCKET, c::SO_ATTACH_REUSEPORT_CBPF, 16, "SO_ATTACH_REUSEPORT_CBPF"),
         (c::IPPROTO_TCP, 14, 216, "TCP_MD5SIG"),
         (c::IPPROTO_TCP, 33, 16, "TCP_FASTOPEN_KEY"),

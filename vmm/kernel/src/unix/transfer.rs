@@ -5,6 +5,7 @@
 
 use bloodhound_abi::structs::Ucred;
 use bloodhound_abi::{Errno, SimTime};
+use bloodhound_bpf::Packet;
 
 use super::urgent::Next;
 use super::{Kind, Name, Peer, READABLE, Stall, State, UnixSockets, WRITABLE};
@@ -271,7 +272,14 @@ impl UnixSockets {
         match result {
             Ok(target) => {
                 let charge = truesize(data.len(), DATAGRAM_HEAD, DATAGRAM_FRAGS);
-                self.push(id, target, data, anc, charge);
+                match self.filtered(target, data) {
+                    Some(kept) => self.push(id, target, &data[..kept], anc, charge),
+                    // "Toss the packet but do not return any error to the sender" (unix_dgram_sendmsg).
+                    None => {
+                        self.effects.dropped.extend(anc.files);
+                        self.not_sent(id);
+                    }
+                }
                 Ok(data.len())
             }
             Err(stall) => {
@@ -279,6 +287,12 @@ impl UnixSockets {
                 Err(stall)
             }
         }
+    }
+
+    /// How many bytes of a packet the filter of a receiver lets through.
+    fn filtered(&mut self, target: UnixId, data: &[u8]) -> Option<usize> {
+        let Some(filter) = &mut self.sockets[target].filter else { return Some(data.len()) };
+        filter.keeps(&Packet::message(data)).map(|kept| kept.min(data.len()))
     }
 
     /// Who gets a packet to `to` or the peer, if there is room.

@@ -1,6 +1,7 @@
 //! Arriving packets: which socket gets them, what listeners and TIME_WAIT do, and the answers for those that
 //! nobody wants (RST, ICMP port unreachable).
 
+use super::filter::{filtered_datagram, filtered_segment};
 use super::{Pair, Stack};
 use crate::conn::{Conn, RCV_WSCALE, announced_mss};
 use crate::naming::Opened;
@@ -11,6 +12,7 @@ use crate::{
 };
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Place;
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 impl Stack {
@@ -67,6 +69,12 @@ impl Stack {
             && let Some(socket) = self.sockets.get_mut(&id)
             && socket.common.takes_from(interface)
         {
+            // What is left of a connection in TIME_WAIT has no filter.
+            let has_filter = !matches!(socket.kind, Kind::TimeWait(_));
+            let filtered =
+                has_filter.then(|| filtered_segment(&mut socket.common, &self.net, pair, seg, interface));
+            let Some(seg) = filtered.unwrap_or(Some(Cow::Borrowed(seg))) else { return };
+            let seg = &*seg;
             let mut cx = Cx { c: &mut socket.common, net: &mut self.net, now };
             match &mut socket.kind {
                 Kind::Conn(conn) => {
@@ -84,7 +92,13 @@ impl Stack {
             }
         }
         let opens = seg.flags.intersection(Flags::SYN | Flags::ACK | Flags::RST) == Flags::SYN;
-        match self.find_listener(pair, interface) {
+        let listener = self.find_listener(pair, interface);
+        if let Some(socket) = listener.and_then(|id| self.sockets.get_mut(&id))
+            && filtered_segment(&mut socket.common, &self.net, pair, seg, interface).is_none()
+        {
+            return;
+        }
+        match listener {
             Some(id) if opens => self.input_syn(id, pair, seg, Opened::by(place), now),
             Some(_) if seg.flags.intersects(Flags::RST) => {}
             _ => self.net.emit_reset_for((pair.1, pair.0), seg, place, now),
@@ -229,6 +243,7 @@ impl Stack {
         common.peer = Some(pair.1);
         common.bound_addr = listener.common.bound_addr;
         common.bound_port = listener.common.bound_port;
+        common.filter.clone_from(&listener.common.filter);
         common.unaccepted = true;
         self.net.counters.tcp.passive_opens += 1;
         let child = self.insert(common, Kind::Idle);
@@ -334,6 +349,10 @@ impl Stack {
         };
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Udp(udp) = &mut socket.kind else { return };
+        let of = (header, data);
+        let Some(data) = filtered_datagram(&mut socket.common, &mut self.net, pair, of, interface) else {
+            return;
+        };
         let datagram = Datagram { src: pair.1, dst: pair.0, interface, header, at: now, data, peeked: false };
         if udp.push(datagram, socket.common.opts.rcvbuf) {
             socket.common.wake(ReadyFlags::READ);

@@ -1,6 +1,7 @@
 //! Datagrams to several nodes: who is in which multicast group, how they leave and who gets them (`__udp4_lib_mcast_deliver`,
 //! `ip_mc_output` of Linux).
 
+use super::filter::filtered_datagram;
 use super::{Pair, Result, Stack};
 use crate::datagram::{Membership, is_of_all_nodes};
 use crate::iface::LOOPBACK;
@@ -245,8 +246,11 @@ impl Stack {
         for id in hearing {
             let Some(socket) = self.sockets.get_mut(&id) else { continue };
             let Kind::Udp(udp) = &mut socket.kind else { continue };
-            let datagram =
-                Datagram { src, dst, interface, header, at: now, data: data.clone(), peeked: false };
+            let of = (header, data.clone());
+            let Some(data) = filtered_datagram(&mut socket.common, &mut self.net, pair, of, interface) else {
+                continue;
+            };
+            let datagram = Datagram { src, dst, interface, header, at: now, data, peeked: false };
             if udp.push(datagram, socket.common.opts.rcvbuf) {
                 socket.common.wake(ReadyFlags::READ);
             } else {

@@ -1,6 +1,7 @@
 //! Raw sockets and echo sockets (raw(7), icmp(7)), and the ICMP of the stack: what they send, who gets copies, who answers
 //! (`raw_local_deliver`, `icmp_rcv`, `ping_rcv` and `icmpv6_rcv` of Linux).
 
+use super::filter::{Start, filtered_bytes};
 use super::{Pair, Result, Stack};
 use crate::datagram::stands_for_many;
 use crate::socket::{Common, Kind, Raw, Udp};
@@ -181,9 +182,12 @@ impl Stack {
             if udp.raw.as_ref().is_some_and(|raw| raw.refuses(&payload, (src, dst))) {
                 continue;
             }
+            let start = (interface, if v6 { Start::Transport } else { Start::Network });
+            let Some(data) = filtered_bytes(&mut socket.common, &self.net, packet, &whole, start) else {
+                continue;
+            };
             let (src, dst) = (SocketAddr::new(src, 0), SocketAddr::new(dst, 0));
-            let datagram =
-                Datagram { src, dst, interface, header, at: now, data: whole.clone(), peeked: false };
+            let datagram = Datagram { src, dst, interface, header, at: now, data, peeked: false };
             if udp.push(datagram, socket.common.opts.rcvbuf) {
                 socket.common.wake(ReadyFlags::READ);
             }
@@ -277,7 +281,9 @@ impl Stack {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Udp(udp) = &mut socket.kind else { return };
         let header = wire::fields(packet);
-        let datagram = Datagram { src, dst, interface, header, at: now, data: data.clone(), peeked: false };
+        let start = (interface, Start::Transport);
+        let Some(data) = filtered_bytes(&mut socket.common, &self.net, packet, data, start) else { return };
+        let datagram = Datagram { src, dst, interface, header, at: now, data, peeked: false };
         if udp.push(datagram, socket.common.opts.rcvbuf) {
             socket.common.wake(ReadyFlags::READ);
         }

@@ -3,8 +3,9 @@
 //! Key types: [`Tap`] (a socket), [`Frame`]. Packets that leave or arrive are noted while there are such sockets (`Interfaces::note`) and handed
 //! out soon after. Hardware addresses are made from addresses of IPv4, as an engine makes them; nobody asks for them, so there is no ARP.
 
+use super::filter::{Start, kept_of_frame};
 use super::{Result, Stack};
-use crate::iface::{LOOPBACK, Noted};
+use crate::iface::{Interfaces, LOOPBACK, Noted};
 use crate::naming::Datagrams;
 use crate::socket::{Common, Kind, datagram_cost};
 use crate::{Body, Bytes, Packet, Proto, ReadyFlags, SocketId, wire};
@@ -17,7 +18,7 @@ const ALL: u16 = 3;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 /// Bytes of the header of Ethernet.
-const HEADER: usize = 14;
+pub(super) const ETHERNET: usize = 14;
 
 /// For whom a frame is (PACKET_HOST and so on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -169,7 +170,7 @@ impl Stack {
         if interface == 0 || self.net.address_on(interface, false).is_none() {
             return Err(Errno::ENXIO);
         }
-        let at = if tap.whole { HEADER } else { 0 };
+        let at = if tap.whole { ETHERNET } else { 0 };
         let most = if interface == LOOPBACK { 65536 } else { 1500 };
         if data.len() > most + at {
             return Err(Errno::EMSGSIZE);
@@ -208,8 +209,7 @@ impl Stack {
     }
 
     fn hand_out(&mut self, noted: &Noted) {
-        let v6 = noted.packet.dst.is_ipv6();
-        let ethertype = if v6 { IPV6 } else { IPV4 };
+        let ethertype = ethertype_of(&noted.packet);
         let hears = |tap: &Tap| {
             let kind = match tap.ethertype {
                 ALL => !(noted.outgoing && tap.ignores_outgoing),
@@ -228,13 +228,17 @@ impl Stack {
         if hearing.is_empty() {
             return;
         }
-        let (from, to, kind) = self.ends_of(noted);
-        let content = wire::ip_bytes(&noted.packet);
-        let whole = Bytes::from([&to[..], &from, &ethertype.to_be_bytes(), &content].concat());
+        let kind = self.net.frame_kind(&noted.packet, noted.interface, noted.outgoing);
+        let head = self.net.frame_header(&noted.packet, noted.interface, noted.outgoing);
+        let from = head[6..12].try_into().unwrap_or_default();
+        let whole = Bytes::from([&head[..], &wire::ip_bytes(&noted.packet)].concat());
         for id in hearing {
             let Some(socket) = self.sockets.get_mut(&id) else { continue };
             let Kind::Packet(tap) = &mut socket.kind else { continue };
-            let data = if tap.whole { whole.clone() } else { whole.slice(HEADER..whole.len()) };
+            let (at, start) = if tap.whole { (0, Start::Link) } else { (ETHERNET, Start::Network) };
+            let of = (&noted.packet, noted.interface, kind);
+            let Some(kept) = kept_of_frame(&mut socket.common, &whole, of, start) else { continue };
+            let data = whole.slice(at..whole.len().min(at.saturating_add(kept)));
             let frame = Frame { interface: noted.interface, ethertype, kind, from, at: noted.at, data };
             if tap.push(frame, socket.common.opts.rcvbuf) {
                 socket.common.wake(ReadyFlags::READ);
@@ -242,23 +246,36 @@ impl Stack {
             self.settle(id, noted.at);
         }
     }
+}
 
-    /// Hardware addresses of a frame, and for whom it is. Those of loopback are 0.
-    fn ends_of(&self, noted: &Noted) -> ([u8; 6], [u8; 6], FrameKind) {
-        let (src, dst) = (noted.packet.src.ip(), noted.packet.dst.ip());
-        let kind = match dst {
-            _ if noted.outgoing => FrameKind::Outgoing,
-            _ if noted.interface == LOOPBACK => FrameKind::Host,
-            _ if dst.is_multicast() => FrameKind::Multicast,
-            _ if self.net.is_broadcast(dst) => FrameKind::Broadcast,
+/// The type of the frame of a packet.
+pub(super) fn ethertype_of(packet: &Packet) -> u16 {
+    if packet.dst.is_ipv6() { IPV6 } else { IPV4 }
+}
+
+impl Interfaces {
+    /// For whom a frame is.
+    fn frame_kind(&self, packet: &Packet, interface: u32, outgoing: bool) -> FrameKind {
+        match packet.dst.ip() {
+            _ if outgoing => FrameKind::Outgoing,
+            _ if interface == LOOPBACK => FrameKind::Host,
+            dst if dst.is_multicast() => FrameKind::Multicast,
+            dst if self.is_broadcast(dst) => FrameKind::Broadcast,
             _ => FrameKind::Host,
-        };
-        if noted.interface == LOOPBACK {
-            return ([0; 6], [0; 6], kind);
         }
-        let own = self.net.address_on(noted.interface, false).map_or([0; 6], hardware_address);
+    }
+
+    /// The header of a frame: hardware addresses, which are 0 on loopback, and type.
+    pub(super) fn frame_header(&self, packet: &Packet, interface: u32, outgoing: bool) -> [u8; ETHERNET] {
+        let mut out = [0; ETHERNET];
+        out[12..].copy_from_slice(&ethertype_of(packet).to_be_bytes());
+        if interface == LOOPBACK {
+            return out;
+        }
+        let (src, dst) = (packet.src.ip(), packet.dst.ip());
+        let own = self.address_on(interface, false).map_or([0; 6], hardware_address);
         let to = match dst {
-            _ if self.net.is_broadcast(dst) => [0xff; 6],
+            _ if self.is_broadcast(dst) => [0xff; 6],
             IpAddr::V4(ip) if ip.is_multicast() => {
                 let [_, b, c, d] = ip.octets();
                 [0x01, 0x00, 0x5e, b & 0x7f, c, d]
@@ -267,11 +284,13 @@ impl Stack {
                 let [.., a, b, c, d] = ip.octets();
                 [0x33, 0x33, a, b, c, d]
             }
-            _ if !noted.outgoing => own,
-            _ => hardware_address(self.net.next_hop(dst)),
+            _ if !outgoing => own,
+            _ => hardware_address(self.next_hop(dst)),
         };
-        let from = if noted.outgoing { own } else { hardware_address(self.net.next_hop(src)) };
-        (from, to, kind)
+        let from = if outgoing { own } else { hardware_address(self.next_hop(src)) };
+        out[..6].copy_from_slice(&to);
+        out[6..12].copy_from_slice(&from);
+        out
     }
 }
 

@@ -1,8 +1,9 @@
-//! Options about programs that filter packets or choose among sockets of one port, as far as no such program is there: bpf(2) makes none, and a classic one
-//! stops the run by name.
+//! Options about programs that filter packets (classic BPF, which `bloodhound_bpf` runs) or choose among sockets of one port: of these none is
+//! there, as bpf(2) makes none, and a classic one stops the run by name.
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_bpf::{Filter, Instruction};
 
 use super::set::unsupported;
 use crate::ctx::*;
@@ -13,8 +14,6 @@ use crate::wait::SysResult;
 pub(super) const SO_GET_FILTER: u64 = c::SO_ATTACH_FILTER;
 pub(super) const SO_LOCK_FILTER: u64 = 44;
 pub(super) const SO_BPF_EXTENSIONS: u64 = 48;
-/// What SO_BPF_EXTENSIONS shows: SKF_AD_MAX.
-pub(super) const EXTENSIONS: i32 = 64;
 /// Bytes of `struct sock_fprog`.
 const FPROG: u32 = 16;
 
@@ -28,7 +27,9 @@ impl Ctx<'_> {
         len: u32,
     ) -> Option<SysResult<()>> {
         match name {
-            c::SO_ATTACH_FILTER | c::SO_ATTACH_REUSEPORT_CBPF => Some(self.attach_classic(sock, name, len)),
+            c::SO_ATTACH_FILTER | c::SO_ATTACH_REUSEPORT_CBPF => {
+                Some(self.attach_classic(sock, name, value, len))
+            }
             c::SO_ATTACH_BPF | c::SO_ATTACH_REUSEPORT_EBPF => {
                 Some(self.attach_by_descriptor(sock, name, value, len))
             }
@@ -36,18 +37,59 @@ impl Ctx<'_> {
         }
     }
 
-    /// EINVAL for another length than that of `struct sock_fprog` (copy_bpf_fprog_from_user). Packet sockets refuse a filter as a kernel without them.
-    fn attach_classic(&mut self, sock: Sock, name: u64, len: u32) -> SysResult<()> {
-        if len < 4 || len != FPROG {
+    /// EINVAL for another length than that of `struct sock_fprog` (copy_bpf_fprog_from_user), EPERM for a filter that is locked.
+    fn attach_classic(&mut self, sock: Sock, name: u64, value: Ptr, len: u32) -> SysResult<()> {
+        self.int_option(value, len)?;
+        if len != FPROG {
             return err(Errno::EINVAL);
         }
-        if matches!(sock, Sock::Packet(_)) && name == c::SO_ATTACH_FILTER {
-            return err(Errno::ENOPROTOOPT);
+        if name == c::SO_ATTACH_REUSEPORT_CBPF {
+            return unsupported(c::SOL_SOCKET, name);
         }
-        if name == c::SO_ATTACH_FILTER && self.filter_is_locked(sock)? {
+        let named = self.read_fprog(value);
+        if named != Err(Errno::EFAULT) && self.filter_is_locked(sock)? {
             return err(Errno::EPERM);
         }
-        unsupported(c::SOL_SOCKET, name)
+        let (count, program) = named?;
+        let program = self.read_program(count, program)?;
+        // A number is drawn only for who asks for it.
+        let mut seed = [0; 8];
+        if program.instructions().iter().any(Instruction::draws) {
+            self.random_bytes(&mut seed);
+        }
+        self.put_filter(sock, Some(Filter::new(program.into(), u64::from_le_bytes(seed))))
+    }
+
+    fn put_filter(&mut self, sock: Sock, filter: Option<Filter>) -> SysResult<()> {
+        match sock {
+            Sock::Inet(id) | Sock::Packet(id) => self.node.net.of_mut(id).set_packet_filter(id, filter)?,
+            Sock::Unix(id) => self.node.unix.get_mut(id).filter = filter.map(Box::new),
+            Sock::Netlink(id) => self.node.netlinks[id].filter = filter.map(Box::new),
+        }
+        Ok(())
+    }
+
+    fn filter(&self, sock: Sock) -> Result<Option<&Filter>, Errno> {
+        Ok(match sock {
+            Sock::Inet(id) | Sock::Packet(id) => self.node.net.of(id).packet_filter(id)?,
+            Sock::Unix(id) => self.node.unix.get(id).filter.as_deref(),
+            Sock::Netlink(id) => self.node.netlinks[id].filter.as_deref(),
+        })
+    }
+
+    /// SO_GET_FILTER: length and room are numbers of instructions, not of bytes (`sk_get_filter`). EINVAL for too little room.
+    pub(super) fn get_filter(&mut self, sock: Sock, value: Ptr, room: usize, len: Ptr) -> SysResult {
+        let program = self.filter(sock)?.map(|filter| filter.program().instructions().to_vec());
+        let program = program.unwrap_or_default();
+        if room > 0 && room < program.len() {
+            return err(Errno::EINVAL);
+        }
+        if room > 0 {
+            let bytes: Vec<u8> = program.iter().flat_map(|i| i.encode()).collect();
+            self.write_bytes(value.0, &bytes)?;
+        }
+        self.write_obj(len, &(program.len() as i32))?;
+        Ok(0)
     }
 
     /// EBADF for no descriptor; EINVAL for one of something else than a program, which all are.
@@ -63,9 +105,15 @@ impl Ctx<'_> {
         err(Errno::EINVAL)
     }
 
-    /// SO_DETACH_FILTER of no filter.
+    /// SO_DETACH_FILTER. EPERM for one that is locked, ENOENT without one.
     pub(super) fn detach_filter(&mut self, sock: Sock) -> SysResult<()> {
-        err(if self.filter_is_locked(sock)? { Errno::EPERM } else { Errno::ENOENT })
+        if self.filter_is_locked(sock)? {
+            return err(Errno::EPERM);
+        }
+        if self.filter(sock)?.is_none() {
+            return err(Errno::ENOENT);
+        }
+        self.put_filter(sock, None)
     }
 
     /// SO_LOCK_FILTER, which stays once it is set: EPERM.

@@ -7,7 +7,7 @@ use bloodhound_abi::time::MILLIS;
 use bloodhound_net::{Proto, SocketId, Stack, TcpInfo, TcpState};
 use zerocopy::IntoBytes;
 
-use super::bpf::{EXTENSIONS, SO_BPF_EXTENSIONS, SO_GET_FILTER, SO_LOCK_FILTER};
+use super::bpf::{SO_BPF_EXTENSIONS, SO_LOCK_FILTER};
 use super::device::{IP_UNICAST_IF, IPV6_UNICAST_IF, SO_BINDTOIFINDEX};
 use super::headers::{IPV6_2292PKTOPTIONS, IPV6_ADDRFORM, STICKY};
 use super::kept::{KEPT_BY_UNIX, kept, kept_value};
@@ -72,10 +72,8 @@ impl Ctx<'_> {
             (SO_RESERVE_MEM | SO_PREFER_BUSY_POLL, _) => int(0),
             (c::SO_BINDTODEVICE, _) => self.device_name(sock, room)?,
             (SO_BINDTOIFINDEX, _) => int(self.device_of(sock)?),
-            // No filter has no instructions.
-            (SO_GET_FILTER, _) => Vec::new(),
             (SO_LOCK_FILTER, _) => flag(self.filter_is_locked(sock)?),
-            (SO_BPF_EXTENSIONS, _) => int(EXTENSIONS),
+            (SO_BPF_EXTENSIONS, _) => int(bloodhound_bpf::EXTENSIONS),
             (SO_BUF_LOCK, _) => int(self.locked_buffers(sock)?),
             (SO_TXREHASH, _) => int(self.rehash(sock)?),
             (SO_MEMINFO, _) => self.memory_of(sock)?,
