@@ -410,6 +410,26 @@ static void sockets(void)
 	drop(p);
 }
 
+/* A socket of packets knows nothing of the flags of splice(2) and of the pipe: who reads it sleeps, unless the socket itself may not. */
+static void packets(void)
+{
+	int types[] = {SOCK_DGRAM, SOCK_SEQPACKET};
+	for (int at = 0; at < 2; at++) {
+		int ends[2], p[2];
+		REQUIRE(socketpair(AF_UNIX, types[at], 0, ends) == 0 && pipe2(p, O_NONBLOCK) == 0);
+		pid_t child = fork();
+		if (child == 0) {
+			usleep(30000);
+			_exit(send(ends[1], "ab", 2, 0) != 2);
+		}
+		CHECK_EQ(splice(ends[0], NULL, p[1], NULL, 2, SPLICE_F_NONBLOCK), 2);
+		REQUIRE(waitpid(child, NULL, 0) == child);
+		REQUIRE(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
+		CHECK_ERRNO(splice(ends[0], NULL, p[1], NULL, 2, 0), EAGAIN);
+		close(ends[0]), close(ends[1]), close(p[0]), close(p[1]);
+	}
+}
+
 static void on_alarm(int sig)
 {
 	(void)sig;
@@ -521,6 +541,7 @@ int main(void)
 	memory();
 	files();
 	sockets();
+	packets();
 	sleeping();
 	return tap_done();
 }

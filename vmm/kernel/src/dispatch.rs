@@ -130,6 +130,7 @@ impl Node {
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         (ctx.pins, ctx.timeout, ctx.paid) = (files, timeout, paid);
         let before = progress.clone();
+        let place = wait.place.map(|_| wait.clone());
         ctx.resumed = Some(Resumed { wait, progress, timed_out: timed_out || late });
         let container = ctx.process().container;
         let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));
@@ -146,6 +147,11 @@ impl Node {
         let idle = matches!(&result, Err(Stop::Block(sleep)) if sleep.progress == before);
         if !moved.is_empty() && !idle {
             outside.tell(self, (pid, tid), &Told::Moved(moved));
+        }
+        if let Some(had) = place
+            && !matches!(&result, Err(Stop::Block(sleep)) if sleep.wait.place == had.place)
+        {
+            self.leave_line(&had);
         }
         match result {
             Err(Stop::Block(sleep)) => self.suspend(tid, call, run, *sleep, outside),
@@ -172,6 +178,7 @@ impl Node {
         if self.interrupts(tid, &wait) {
             self.account_io(tid, &call, &Err(Stop::Errno(Errno::EINTR)));
             let outcome = self.interrupt(tid, &wait);
+            self.leave_line(&wait);
             self.unpin(&pins, outside.base);
             return outcome;
         }

@@ -34,6 +34,7 @@ pub mod inotify;
 pub mod io_account;
 pub mod ipc;
 pub mod lease;
+pub mod line;
 pub mod locks;
 pub mod memory;
 pub mod mm;

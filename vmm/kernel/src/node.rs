@@ -253,6 +253,8 @@ pub struct Node {
     pub shm: Arena<ShmId, Shm>,
     /// Who waits for what, first come first.
     pub waiters: Map<WaitOn, Vec<Tid>>,
+    /// Who of them goes on first.
+    pub lines: crate::line::Lines,
     /// Futex waiters, first come first.
     pub futexes: Map<FutexKey, VecDeque<Tid>>,
     /// Locks with an owner that tasks wait for (FUTEX_LOCK_PI).
@@ -353,6 +355,7 @@ impl Node {
             netlinks: Arena::weighed(),
             shm: Arena::starting_at(1),
             waiters: Map::new(),
+            lines: Default::default(),
             futexes: Map::new(),
             pi_locks: Map::new(),
             sleepers: Set::new(),

@@ -1,6 +1,5 @@
 //! Pipes and fifos (pipe(7)): a byte buffer between descriptions.
 
-mod line;
 mod pages;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,11 +12,10 @@ use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE};
 use crate::ctx::Ctx;
 use crate::file::{File, FileKind};
 use crate::ids::*;
+use crate::line::End;
 use crate::mm::Access;
 use crate::node::Node;
-use crate::wait::{Object, Progress, Restart, SysResult};
-
-use line::{End, Lines};
+use crate::wait::{Object, Progress, Restart, SysResult, Wait};
 
 /// "POSIX.1 says that writes of less than PIPE_BUF bytes must be atomic ... On Linux, PIPE_BUF is 4096 bytes."
 pub const PIPE_BUF: usize = 4096;
@@ -64,22 +62,12 @@ pub struct Pipe {
     written: bool,
     /// Whose pages it has.
     user: u32,
-    /// Who sleeps at its ends.
-    lines: Lines,
 }
 
 impl Default for Pipe {
     fn default() -> Self {
         let most = CAPACITY / PIPE_BUF;
-        Pipe {
-            slots: VecDeque::new(),
-            most,
-            readers: 0,
-            writers: 0,
-            written: false,
-            user: 0,
-            lines: Lines::default(),
-        }
+        Pipe { slots: VecDeque::new(), most, readers: 0, writers: 0, written: false, user: 0 }
     }
 }
 
@@ -306,8 +294,9 @@ impl Ctx<'_> {
             self.node.pipe_async(pipe, false);
             return Err(Errno::EAGAIN.into());
         }
-        if p.is_empty() || self.is_behind(pipe, End::Read) {
-            return Err(self.line_up(pipe, End::Read, false).into());
+        // One reader at a time: each wakes the next if there is more.
+        if p.is_empty() || self.is_behind(Object::Pipe(pipe), End::Read, 1) {
+            return Err(self.line_up_at_pipe(pipe, End::Read, false).into());
         }
         // "We only wake up writers if the pipe was full when we started reading" (the kernel's pipe_read): who watches for room by its edge hears of no other read.
         let was_full = p.free_slots() == 0;
@@ -327,7 +316,7 @@ impl Ctx<'_> {
         if was_full {
             self.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
         }
-        self.leave_line(pipe, End::Read);
+        self.wake_next(pipe, End::Read);
         self.node.pipe_async(pipe, false);
         if done == 0 { Err(Errno::EFAULT.into()) } else { Ok(done) }
     }
@@ -349,7 +338,7 @@ impl Ctx<'_> {
             self.raise_sigpipe();
             return if done > 0 { Ok(done) } else { Err(Errno::EPIPE.into()) };
         }
-        let (done, bad) = match self.is_behind(pipe, End::Write) {
+        let (done, bad) = match self.is_behind(Object::Pipe(pipe), End::Write, 1) {
             true => (done, false),
             false => self.fill_slots(pipe, from, done, packet),
         };
@@ -363,7 +352,7 @@ impl Ctx<'_> {
             self.node.pipe_async(pipe, true);
         }
         if ends {
-            self.leave_line(pipe, End::Write);
+            self.wake_next(pipe, End::Write);
         }
         match done {
             0 if bad => Err(Errno::EFAULT.into()),
@@ -372,9 +361,29 @@ impl Ctx<'_> {
             _ => {
                 // "if it is interrupted by a signal handler after having written some bytes, it returns the number" (write(2)).
                 let restart = if done > 0 { Restart::Partial(done) } else { Restart::Sys };
-                let wait = self.line_up(pipe, End::Write, done > begun).restart(restart);
+                let wait = self.line_up_at_pipe(pipe, End::Write, done > begun).restart(restart);
                 Err(wait.progress(Progress::Write { source: from.clone(), done }).into())
             }
+        }
+    }
+
+    fn line_up_at_pipe(&mut self, pipe: PipeId, end: End, had_turn: bool) -> Wait {
+        let object = Object::Pipe(pipe);
+        self.line_up(object, end, had_turn, Wait::object(object))
+    }
+
+    /// A call ends that may have slept: then the next one at the same end is woken if there is something for it, and so is who watches for that.
+    fn wake_next(&mut self, pipe: PipeId, end: End) {
+        if self.own_place().is_none() {
+            return;
+        }
+        let now = &self.node.pipes[pipe];
+        let (more, events) = match end {
+            End::Read => (!now.is_empty(), c::EPOLLIN | c::EPOLLRDNORM),
+            End::Write => (now.free_slots() > 0, c::EPOLLOUT | c::EPOLLWRNORM),
+        };
+        if more {
+            self.node.notify_object(Object::Pipe(pipe), events as u32);
         }
     }
 

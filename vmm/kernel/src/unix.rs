@@ -191,6 +191,17 @@ impl UnixSocket {
         }
     }
 
+    /// How many calls that accept connections do not sleep.
+    pub fn connections(&self) -> usize {
+        if self.shut_read { usize::MAX } else { self.pending.len() }
+    }
+
+    /// How many calls that receive packets do not sleep.
+    pub fn receptions(&self) -> usize {
+        let ended = self.shut_read || self.error.is_some() || matches!(self.peer, Peer::Dead(_));
+        if ended { usize::MAX } else { self.queue.len() }
+    }
+
     /// Whether a descriptor refers to it: not while it waits to be accepted.
     pub fn is_accepted(&self) -> bool {
         self.accepted

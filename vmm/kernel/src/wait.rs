@@ -294,7 +294,7 @@ pub struct Wait {
     pub saved_mask: Option<u64>,
     /// Where an interruption stores what is left until the deadline.
     pub left: Option<Left>,
-    /// The place among those who wait for the same in order (`pipe::line`).
+    /// The place among those who wait for the same in order ([`crate::line`]).
     pub place: Option<u64>,
 }
 
@@ -515,13 +515,6 @@ impl Node {
             (TaskState::Blocked(blocked), _) => Some(blocked),
             (_, Some(woken)) => Some(&woken.blocked),
             _ => None,
-        }
-    }
-
-    /// A call has ended without its turn that had a place in line: those behind it look again.
-    pub(crate) fn give_up_place(&mut self, wait: &Wait) {
-        if wait.place.is_some() {
-            wait.on.iter().for_each(|on| self.notify(*on));
         }
     }
 

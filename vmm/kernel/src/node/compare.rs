@@ -55,6 +55,7 @@ impl Node {
                 netlinks,
                 shm,
                 memory,
+                lines,
                 futexes,
                 pi_locks,
                 sleepers,

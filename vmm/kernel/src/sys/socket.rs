@@ -12,6 +12,7 @@ mod options;
 mod packet;
 #[cfg(test)]
 mod recorded;
+mod sleep;
 #[cfg(test)]
 mod tests;
 
@@ -108,29 +109,6 @@ impl Ctx<'_> {
     /// Whether a call that cannot go on fails now instead of sleeping.
     pub(crate) fn must_not_sleep(&self, nonblock: bool, timeout: Option<u64>) -> bool {
         nonblock || timeout == Some(0) || self.timed_out()
-    }
-
-    /// The wait of a socket call. signal(7): socket interfaces with a timeout "fail with the error EINTR" after a
-    /// handler, whatever SA_RESTART says.
-    pub(crate) fn socket_wait(&self, object: Object, timeout: Option<u64>) -> Wait {
-        let restart = if timeout.is_some() { Restart::Never } else { Restart::Sys };
-        Wait::object(object).deadline(self.deadline(timeout)).restart(restart)
-    }
-
-    /// Turns the result of an operation on unix sockets into that of a call, after telling those whom it affects.
-    pub(crate) fn unix_result<T>(
-        &mut self,
-        result: Result<T, Stall>,
-        nonblock: bool,
-        timeout: Option<u64>,
-    ) -> SysResult<T> {
-        self.node.settle_unix(self.outside.base);
-        match result {
-            Ok(value) => Ok(value),
-            Err(Stall::Errno(e)) => err(e),
-            Err(Stall::Until(_)) if self.must_not_sleep(nonblock, timeout) => err(Errno::EAGAIN),
-            Err(Stall::Until(id)) => Err(self.socket_wait(Object::Unix(id), timeout).into()),
-        }
     }
 
     /// An address argument (`move_addr_to_kernel`). EINVAL for a length that no address has, EFAULT. The run's digest has what the address
@@ -481,9 +459,10 @@ pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) -> 
         Sock::Inet(id) => accept_inet(k, id, nonblock, timeout)?,
         Sock::Netlink(_) | Sock::Packet(_) => return err(Errno::EOPNOTSUPP),
         Sock::Unix(id) => {
+            k.keep_in_line(Object::Unix(id), k.node.unix.get(id).connections(), timeout)?;
             let sleeps = !k.must_not_sleep(nonblock, timeout);
             let result = k.node.unix.accept(id, sleeps);
-            let new = k.unix_result(result, nonblock, timeout)?;
+            let new = k.unix_received(result, nonblock, timeout)?;
             let name = k.node.unix.peer_name(new).ok().flatten();
             (Sock::Unix(new), unix_bytes(name))
         }
@@ -511,6 +490,7 @@ fn accept_inet(
     if listener.proto.is_datagram() {
         return err(Errno::EOPNOTSUPP);
     }
+    k.keep_in_line(Object::Inet(id), k.node.net.of(id).connections(id)?, timeout)?;
     match k.node.net.of_mut(id).accept(id) {
         Ok((new, peer)) => {
             // "the socket returned by accept() ... inherits" all of the listener's options, being its copy.
@@ -519,7 +499,7 @@ fn accept_inet(
             Ok((Sock::Inet(new), inet_bytes(peer)))
         }
         Err(Errno::EAGAIN) if !k.must_not_sleep(nonblock, timeout) => {
-            Err(k.socket_wait(Object::Inet(id), timeout).into())
+            Err(k.wait_in_line(Object::Inet(id), timeout).into())
         }
         Err(e) => err(e),
     }

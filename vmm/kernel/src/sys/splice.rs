@@ -232,9 +232,11 @@ pub(super) fn feed_pipe(
         return err(Errno::EINVAL);
     }
     let room = (k.node.pipes[pipe].free_slots() * PIPE_BUF) as u64;
-    let stream = matches!(kind, FileKind::Unix(_)) && nonblock;
+    let is_stream = |id: UnixId| k.node.unix.get(id).kind == crate::unix::Kind::Stream;
+    let stream = nonblock && matches!(kind, FileKind::Unix(id) if is_stream(id));
     let status = k.node.files[from].flags;
-    // unix_stream_splice_read looks at the call's flag as well, which the pipe's stands for.
+    // unix_stream_splice_read looks at the call's flag as well, which the pipe's stands for. Other sockets sleep but for their own
+    // (sock_splice_read, tcp_splice_read).
     k.node.files[from].flags |= if stream { c::O_NONBLOCK } else { 0 };
     let result = k.read_into(from, &Buffers::kernel(len.min(room.max(1))), None);
     k.node.files[from].flags = status;

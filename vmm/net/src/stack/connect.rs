@@ -227,6 +227,14 @@ impl Stack {
         Ok((child, shown(peer, c.v6)))
     }
 
+    /// How many connections wait to be accepted.
+    pub fn connections(&self, id: SocketId) -> Result<usize> {
+        match &self.get(id)?.kind {
+            Kind::Listen(listener) => Ok(listener.queue.len()),
+            _ => Ok(0),
+        }
+    }
+
     /// shutdown(2). ENOTCONN. On a listener SHUT_RD stops listening, as Linux does.
     pub fn shutdown(&mut self, id: SocketId, how: Shutdown, now: SimTime) -> Result<()> {
         let (read, write) = (how != Shutdown::Write, how != Shutdown::Read);

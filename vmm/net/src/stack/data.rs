@@ -181,6 +181,19 @@ impl Stack {
         }
     }
 
+    /// How many calls that receive from a socket of datagrams or frames do not sleep, as far as is known.
+    pub fn receptions(&mut self, id: SocketId) -> Result<usize> {
+        self.hand_out_noted();
+        let socket = self.get(id)?;
+        let queued = match &socket.kind {
+            _ if socket.common.shut_read => usize::MAX,
+            Kind::Udp(udp) => udp.queue.len(),
+            Kind::Packet(tap) => tap.queue.len(),
+            _ => 0,
+        };
+        Ok(queued.saturating_add(usize::from(socket.common.error.is_some())))
+    }
+
     /// recvfrom(2) on a UDP socket: the whole datagram (the caller truncates). EAGAIN, ECONNREFUSED from an earlier
     /// send, EOPNOTSUPP on TCP. EAGAIN also comes after shutdown(SHUT_RD), where a blocking call returns 0: such a
     /// caller has to look at [`crate::ReadyFlags::RDHUP`].

@@ -304,6 +304,8 @@ impl Ctx<'_> {
         let timeout = self.inet(id)?.generic.rcvtimeo;
         let peek = want.flags.contains(MsgFlags::MSG_PEEK);
         let offset = self.inet(id)?.generic.peek_offset().filter(|_| peek);
+        let things = self.node.net.of_mut(id).receptions(id)?;
+        self.keep_in_line(Object::Inet(id), things, timeout)?;
         let stack = self.node.net.of_mut(id);
         let found = match offset {
             Some(offset) => stack.peek_at(id, offset),
@@ -315,7 +317,7 @@ impl Ctx<'_> {
             Err(Errno::EAGAIN) if self.node.net.of(id).readiness(id).contains(ReadyFlags::RDHUP) => {
                 return Ok(Got::default());
             }
-            Err(Errno::EAGAIN) => return Err(self.socket_wait(Object::Inet(id), timeout).into()),
+            Err(Errno::EAGAIN) => return Err(self.wait_in_line(Object::Inet(id), timeout).into()),
             Err(e) => return err(e),
         };
         let whole = datagram.data.len() as u64;

@@ -23,11 +23,12 @@ impl Ctx<'_> {
         if std::mem::take(&mut self.node.netlinks[id].overrun) {
             return err(Errno::ENOBUFS);
         }
+        self.keep_in_line(Object::Netlink(id), self.node.netlinks[id].queue.len(), timeout)?;
         let Some(datagram) = self.node.netlinks[id].queue.front().cloned() else {
             if self.must_not_sleep(want.nonblock, timeout) {
                 return err(Errno::EAGAIN);
             }
-            return Err(self.socket_wait(Object::Netlink(id), timeout).into());
+            return Err(self.wait_in_line(Object::Netlink(id), timeout).into());
         };
         if !want.flags.contains(MsgFlags::MSG_PEEK) {
             self.node.netlinks[id].queue.pop_front();

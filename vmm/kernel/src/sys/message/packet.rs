@@ -30,10 +30,12 @@ impl Ctx<'_> {
 
     pub(super) fn recv_packet(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
         let timeout = self.inet(id)?.generic.rcvtimeo;
+        let things = self.node.net.of_mut(id).receptions(id)?;
+        self.keep_in_line(Object::Inet(id), things, timeout)?;
         let frame = match self.node.net.of_mut(id).recv_frame(id, want.flags.contains(MsgFlags::MSG_PEEK)) {
             Ok(frame) => frame,
             Err(Errno::EAGAIN) if self.must_not_sleep(want.nonblock, timeout) => return err(Errno::EAGAIN),
-            Err(Errno::EAGAIN) => return Err(self.socket_wait(Object::Inet(id), timeout).into()),
+            Err(Errno::EAGAIN) => return Err(self.wait_in_line(Object::Inet(id), timeout).into()),
             Err(e) => return err(e),
         };
         let whole = frame.data.len() as u64;

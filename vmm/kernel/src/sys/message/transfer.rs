@@ -534,9 +534,10 @@ impl Ctx<'_> {
     fn recv_unix_packet(&mut self, id: UnixId, want: &Incoming) -> SysResult<Got> {
         let timeout = self.node.unix.get(id).generic.rcvtimeo;
         let peek = want.flags.contains(MsgFlags::MSG_PEEK);
+        self.keep_in_line(Object::Unix(id), self.node.unix.get(id).receptions(), timeout)?;
         let sleeps = !self.must_not_sleep(want.nonblock, timeout);
         let result = self.node.unix.recv_packet(id, want.buffers.len() as usize, peek, sleeps);
-        let mut received = self.unix_result(result, want.nonblock, timeout)?;
+        let mut received = self.unix_received(result, want.nonblock, timeout)?;
         if received.end {
             return Ok(Got::default());
         }

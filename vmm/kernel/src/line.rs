@@ -1,0 +1,98 @@
+//! Who sleeps for the same thing, first come first: where Linux wakes one of those who read a pipe, accept connections or receive datagrams
+//! (`prepare_to_wait_exclusive`), and where one that goes on wakes the next (`wake_next_reader` and `wake_next_writer` of fs/pipe.c).
+//!
+//! Here all who sleep are woken, as for all objects, and run in any order; so one that runs before others who came sooner sleeps on, unless there is
+//! something for it as well. Key type: [`Lines`]. A place counts as long as its task is in the call that took it. Neighbours: `pipe`,
+//! `sys::socket` and `sys::message`, which ask; `dispatch`, which takes the place of a call that ends.
+
+use std::collections::VecDeque;
+
+use bloodhound_persistent::Map;
+
+use crate::ctx::Ctx;
+use crate::ids::*;
+use crate::node::Node;
+use crate::wait::{Object, Wait, WaitOn};
+
+/// What is waited for at an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum End {
+    /// Something to take: bytes, a datagram, a connection.
+    Read,
+    /// Room.
+    Write,
+}
+
+/// The places of those who sleep, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lines {
+    places: Map<(Object, End), VecDeque<(u64, Tid)>>,
+    next: u64,
+}
+
+impl Lines {
+    fn take(&mut self, object: Object, end: End, tid: Tid) -> u64 {
+        self.next += 1;
+        self.places.get_or_default((object, end)).push_back((self.next, tid));
+        self.next
+    }
+
+    fn leave(&mut self, object: Object, place: u64) {
+        for end in [End::Read, End::Write] {
+            let Some(line) = self.places.get_mut(&(object, end)) else { continue };
+            line.retain(|(other, _)| *other != place);
+            if line.is_empty() {
+                self.places.remove(&(object, end));
+            }
+        }
+    }
+}
+
+impl Node {
+    /// Whether a task is in the call of a place, asleep or woken and not run since.
+    fn is_in_line(&self, object: Object, place: u64, tid: Tid) -> bool {
+        let on = WaitOn::Object(object);
+        let waits = |wait: &Wait| wait.place == Some(place) && wait.on.contains(&on);
+        self.call_of(tid).is_some_and(|blocked| waits(&blocked.wait))
+    }
+
+    /// Takes the place of a call that ends, or has another one now.
+    pub(crate) fn leave_line(&mut self, wait: &Wait) {
+        if let (Some(place), Some(WaitOn::Object(object))) = (wait.place, wait.on.first()) {
+            self.lines.leave(*object, place);
+        }
+    }
+
+    /// A call has ended without its turn that had a place: those behind it look again.
+    pub(crate) fn give_up_place(&mut self, wait: &Wait) {
+        if wait.place.is_some() {
+            self.leave_line(wait);
+            wait.on.iter().for_each(|on| self.notify(*on));
+        }
+    }
+}
+
+impl Ctx<'_> {
+    /// Whether the caller has slept there, and all of so many things are for others who came before it.
+    pub(crate) fn is_behind(&self, object: Object, end: End, things: usize) -> bool {
+        let Some(own) = self.own_place() else { return false };
+        let line = self.node.lines.places.get(&(object, end)).into_iter().flatten();
+        let before = line.take_while(|(place, _)| *place < own);
+        let waiting = before.filter(|(place, tid)| self.node.is_in_line(object, *place, *tid));
+        waiting.take(things).count() == things
+    }
+
+    /// The wait of a caller that sleeps, with the place that it has, or with the last one if it has none, or had its turn.
+    pub(crate) fn line_up(&mut self, object: Object, end: End, had_turn: bool, wait: Wait) -> Wait {
+        let place = match self.own_place() {
+            Some(place) if !had_turn => place,
+            _ => self.node.lines.take(object, end, self.tid),
+        };
+        Wait { place: Some(place), ..wait }
+    }
+
+    /// The place of a caller that has slept.
+    pub(crate) fn own_place(&self) -> Option<u64> {
+        self.resumed.as_ref().and_then(|resumed| resumed.wait.place)
+    }
+}
