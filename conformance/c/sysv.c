@@ -1,5 +1,6 @@
 /* System V IPC: semaphore sets, message queues, shared memory (sysvipc(7)). */
 #include "tap.h"
+#include <pthread.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/ipc.h>
@@ -240,6 +241,37 @@ static int next_is(int id, long select, int flags, long kind, const char *text)
 	struct message message = { 0 };
 	ssize_t length = msgrcv(id, &message, sizeof message.text, select, flags);
 	return length == (ssize_t)strlen(text) && message.kind == kind && memcmp(message.text, text, length) == 0;
+}
+
+static int awaited;
+
+static void *await(void *got)
+{
+	struct message message;
+	*(pid_t *)got = gettid();
+	REQUIRE(msgrcv(awaited, &message, sizeof message.text, 0, 0) == 4);
+	return NULL;
+}
+
+/* Of a thread that has slept for its message the thread is told, of one that found it there the process. */
+static void who_received(void)
+{
+	struct msqid_ds ds;
+	pthread_t thread;
+	pid_t tid;
+	awaited = msgget(IPC_PRIVATE, 0600);
+	REQUIRE(pthread_create(&thread, NULL, await, &tid) == 0);
+	nap();
+	CHECK_OK(send(awaited, 1, "late", 0));
+	pthread_join(thread, NULL);
+	CHECK_OK(msgctl(awaited, IPC_STAT, &ds));
+	CHECK(tid != getpid() && ds.msg_lrpid == tid);
+	CHECK_OK(send(awaited, 1, "soon", 0));
+	REQUIRE(pthread_create(&thread, NULL, await, &tid) == 0);
+	pthread_join(thread, NULL);
+	CHECK_OK(msgctl(awaited, IPC_STAT, &ds));
+	CHECK_EQ(ds.msg_lrpid, getpid());
+	CHECK_OK(msgctl(awaited, IPC_RMID, NULL));
 }
 
 static void messages(void)
@@ -506,6 +538,7 @@ int main(void)
 	operations();
 	undo();
 	messages();
+	who_received();
 	memory();
 	listings();
 	rights();

@@ -59,7 +59,6 @@ pub struct Request {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Receiver {
-    pid: Pid,
     tid: Tid,
     request: Request,
 }
@@ -132,7 +131,8 @@ impl Queue {
                 done.push((receiver.tid, Err(Errno::E2BIG)));
                 continue;
             }
-            (self.receiver, self.rtime) = (Some(receiver.pid), now);
+            // The thread that sleeps is noted here, where receive notes its process (`task_pid` in pipelined_send).
+            (self.receiver, self.rtime) = (Some(Pid(receiver.tid.0)), now);
             done.push((receiver.tid, Ok(message)));
             return done;
         }
@@ -169,8 +169,8 @@ impl Queue {
     }
 
     /// A call sleeps until there is a message for it.
-    pub fn wait(&mut self, (pid, tid): (Pid, Tid), request: Request) {
-        self.receivers.push_back(Receiver { pid, tid, request });
+    pub fn wait(&mut self, tid: Tid, request: Request) {
+        self.receivers.push_back(Receiver { tid, request });
     }
 
     /// A call sleeps until its message fits. It keeps its place.

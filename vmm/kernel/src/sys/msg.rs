@@ -123,7 +123,7 @@ pub fn msgrcv(k: &mut Ctx<'_>, id: i32, msg: Ptr, size: u64, kind: i64, flags: R
         }
         None if no_wait => err(Errno::ENOMSG),
         None => {
-            entry.item.wait((pid, tid), request);
+            entry.item.wait(tid, request);
             let wait = Wait::on(WaitOn::Messages(ns, id)).restart(Restart::NoHand);
             Err(wait.progress(Progress::MessageIn(None)).into())
         }
