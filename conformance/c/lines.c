@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -144,6 +145,48 @@ static void packets(void)
 	close(ends[0]), close(ends[1]);
 }
 
+static int tells;
+
+static void *thread(void *fd)
+{
+	while (receive_one(*(int *)fd) > 0)
+		REQUIRE(write(tells, "T", 1) == 1);
+	return NULL;
+}
+
+/* Who is stopped holds up nobody, and comes last when it goes on. */
+static void stopped(void)
+{
+	int names[2], fd = bound(AF_UNIX, SOCK_DGRAM);
+	REQUIRE(pipe(names) == 0);
+	tells = names[1];
+	pid_t threads = fork();
+	if (threads == 0) {
+		pthread_t other;
+		REQUIRE(pthread_create(&other, NULL, thread, &fd) == 0);
+		thread(&fd);
+	}
+	usleep(30000);
+	pid_t last = in_line(receive_one, fd, names[1], 'C');
+	kill(threads, SIGSTOP);
+	REQUIRE(waitpid(threads, NULL, WUNTRACED) == threads);
+	send_one();
+	CHECK_EQ(next_of(names[0]), 'C');
+	REQUIRE(waitpid(last, NULL, 0) == last);
+	last = in_line(receive_one, fd, names[1], 'D');
+	kill(threads, SIGCONT);
+	usleep(30000);
+	send_one();
+	CHECK_EQ(next_of(names[0]), 'D');
+	REQUIRE(waitpid(last, NULL, 0) == last);
+	send_one(), send_one();
+	CHECK_EQ(next_of(names[0]), 'T');
+	CHECK_EQ(next_of(names[0]), 'T');
+	kill(threads, SIGKILL);
+	REQUIRE(waitpid(threads, NULL, 0) == threads);
+	close(fd), close(names[0]), close(names[1]);
+}
+
 /* All who sleep hear of the end. */
 static void ended(void)
 {
@@ -173,6 +216,7 @@ int main(void)
 	datagrams(AF_INET);
 	datagrams(AF_UNIX);
 	packets();
+	stopped();
 	ended();
 	return tap_done();
 }

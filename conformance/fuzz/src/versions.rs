@@ -209,12 +209,22 @@ const RULES: &[Rule] = &[
             |(op, _): (&str, &str)| op.split(' ').nth(2) == Some("mmap") && argument(op, 4) != "-1";
         d.is(&["lseek"]) && ["3", "4"].contains(&d.argument(2)) && d.answered().any(maps_file)
     }),
-    // Any: what sendfile(2) from a file to itself leaves where the two ranges overlap depends on how the processor copies memory.
+    // 6.16: a mapping whose pages are of one set is joined with one that has none also where the first one changes.
+    ((6, 16), |d| {
+        let changes = |op: &String| [" mprotect ", " madvise ", "lock"].iter().any(|call| op.contains(call));
+        let fewer = d.lines[0].matches('{').count() < d.lines[1].matches('{').count();
+        d.is(&[".maps"]) && fewer && joined(d.lines[0]) == joined(d.lines[1]) && d.ops.iter().any(changes)
+    }),
+    // Any: what sendfile(2) from a file to itself leaves where the two ranges overlap depends on how the processor copies memory; and so does
+    // what a write to a file from a mapping of it leaves.
     ((0, 0), |d| {
         let to_itself = |(op, _): (&str, &str)| {
+            let call = op.split(' ').nth(2).unwrap_or_default();
             let [to, from] = [0, 1].map(|number| argument(op, number));
-            let same = || opened(d.ops, to).is_some_and(|name| opened(d.ops, from) == Some(name));
-            op.split(' ').nth(2) == Some("sendfile") && (to == from || same())
+            let same = |from: &str| opened(d.ops, to).is_some_and(|name| opened(d.ops, from) == Some(name));
+            let maps = |op: &String| op.split(' ').nth(2) == Some("mmap") && same(argument(op, 4));
+            call == "sendfile" && (to == from || same(from))
+                || call.contains("write") && op.contains('@') && d.ops.iter().any(maps)
         };
         let [(native, _), (simulated, _)] =
             d.lines.map(|line| line.split_once(" content ").unwrap_or((line, "")));
@@ -388,6 +398,31 @@ mod tests {
         assert!(explain(&of(&twice), (6, 1)), "by other descriptors of it");
         let other_file = [ops[0], "0 5 openat -100 \"./././d\" 0 0", twice[2], twice[3]];
         assert!(!explain(&of(&other_file), (6, 1)));
+    }
+
+    #[test]
+    fn what_a_write_from_a_mapping_of_the_file_leaves_is_explained() {
+        let left = |file: &str, from: &str| {
+            let write = format!("0 . write $5 {from} 10000");
+            let ops = [
+                "0 5 openat -100 \"a\" 0x42 0",
+                "0 6 openat -100 \"b\" 0x42 0",
+                &format!("0 . mmap @0x0 1 1 1 {file} 0"),
+                &write,
+            ];
+            let tree = |content: &str| format!("tree ./a [ino0 size 4097] type 8 content {content}.");
+            let before = ["0 0 openat = 3", "1 0 openat = 4", "2 0 mmap = 1099511627776", "3 0 write = 4096"];
+            let [native, here] = [tree("61*4097"), tree("616100*4095")];
+            let all = |last: &'_ str| -> Vec<String> {
+                before.iter().map(|l| l.to_string()).chain([last.to_owned()]).collect()
+            };
+            let [native, here] = [all(&native), all(&here)];
+            let [native, here] =
+                [&native, &here].map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
+            explain(&difference(&ops, &native, &here), (6, 1))
+        };
+        assert!(left("$5", "@0x0"));
+        assert!(!left("$6", "@0x0") && !left("$5", "%10000:0"));
     }
 
     #[test]

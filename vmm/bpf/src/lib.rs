@@ -99,8 +99,9 @@ impl Program {
         &self.0
     }
 
-    /// What it answers about data of `len` bytes; `load` gives what it asks for, and `None` where there is none, which ends it with 0.
-    pub fn run(&self, len: u32, mut load: impl FnMut(Load) -> Option<u32>) -> u32 {
+    /// What it answers about data of `len` bytes; `load` gives what it asks for, and as an error the answer with which the program ends
+    /// where there is none.
+    pub fn run(&self, len: u32, mut load: impl FnMut(Load) -> Result<u32, u32>) -> u32 {
         let (mut a, mut x, mut memory, mut at) = (0u32, 0u32, [0u32; MEMORY as usize], 0usize);
         loop {
             let i = self.0[at];
@@ -117,14 +118,14 @@ impl Program {
                         None => Load::Bytes { at: i.k.wrapping_add(indexed(&i, x)), size: size(&i) },
                     };
                     match load(wanted) {
-                        Some(value) => a = value,
-                        None => return 0,
+                        Ok(value) => a = value,
+                        Err(answer) => return answer,
                     }
                 }
                 // BPF_MSH: the length of a header of IP.
                 0xb1 => match load(Load::Bytes { at: i.k, size: 1 }) {
-                    Some(byte) => x = (byte & 15) * 4,
-                    None => return 0,
+                    Ok(byte) => x = (byte & 15) * 4,
+                    Err(answer) => return answer,
                 },
                 0x80 => a = len,
                 0x81 => x = len,

@@ -63,14 +63,14 @@ impl Packet<'_> {
         Some(bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
     }
 
-    /// What an extension tells (linux/filter.h). `random` draws a number.
-    fn extension(&self, number: u32, a: u32, x: u32, random: &mut impl FnMut() -> u32) -> Option<u32> {
-        Some(match number {
+    /// What an extension tells (linux/filter.h). `random` draws a number. Without an interface the program ends where it asks for it, with
+    /// what is in the accumulator ("exit program if dev is NULL", convert_bpf_extensions).
+    fn extension(&self, number: u32, a: u32, x: u32, random: &mut impl FnMut() -> u32) -> Result<u32, u32> {
+        Ok(match number {
             0 => u32::from(self.ethertype),
             4 => u32::from(self.kind),
-            // "exit program if dev is NULL" (convert_bpf_extensions).
-            8 => self.interface?.0,
-            28 => u32::from(self.interface?.1),
+            8 => self.interface.ok_or(a)?.0,
+            28 => u32::from(self.interface.ok_or(a)?.1),
             12 => self.attribute(a, x),
             16 => self.nested_attribute(a, x),
             52 => self.payload.map_or(0, |at| (at - self.data.min(at)) as u32),
@@ -135,6 +135,11 @@ impl Filter {
         &self.program
     }
 
+    /// The same for a copy of the socket, with other random numbers.
+    pub fn for_copy(&self, number: u64) -> Filter {
+        Filter { program: self.program.clone(), draw: self.draw ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+    }
+
     /// How many bytes from place 0 on it keeps of a packet; `None` drops it.
     pub fn keeps(&mut self, packet: &Packet<'_>) -> Option<usize> {
         let draw = &mut self.draw;
@@ -144,7 +149,8 @@ impl Filter {
             (*draw >> 32) as u32
         };
         let kept = self.program.run(packet.seen().len() as u32, |load| match load {
-            Load::Bytes { at, size } => packet.number(at, size),
+            // Beyond the packet: 0.
+            Load::Bytes { at, size } => packet.number(at, size).ok_or(0),
             Load::Extension { number, a, x } => packet.extension(number, a, x, &mut random),
         });
         (kept > 0).then_some(kept as usize)

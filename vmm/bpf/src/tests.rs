@@ -95,8 +95,10 @@ fn extensions_tell_what_is_known_of_a_packet() {
     assert_eq!(of(0xfff0_0000, 0x28), 0x0101, "from the header of the network");
     assert_eq!(of(0xffe0_0000 + 13, 0x28), 1, "from that of the link");
     assert_eq!(of(0x8000_0000, 0x30), 0, "from nowhere");
-    let of_message = answer(&[(0x20, 0, 0, 0xffff_f008), (0x06, 0, 0, 9)], &[0; 8]);
-    assert_eq!(of_message, 0, "without an interface the program ends");
+    for extension in [0xffff_f008, 0xffff_f01c] {
+        let of_message = answer(&[(0x00, 0, 0, 5), (0x20, 0, 0, extension), (0x06, 0, 0, 9)], &[0; 8]);
+        assert_eq!(of_message, 5, "without an interface the program ends with what it has");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use bloodhound_vfs::BaseFs;
 
 use crate::ctx::{Ctx, Outside, Resumed};
 use crate::ids::*;
+use crate::line::Place;
 use crate::node::Node;
 use crate::task::TaskState;
 use crate::wait::{Blocked, Pins, Progress, Restart, Sleep, Stop, SysResult, Wait, WaitOn, Woken};
@@ -130,7 +131,7 @@ impl Node {
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         (ctx.pins, ctx.timeout, ctx.paid) = (files, timeout, paid);
         let before = progress.clone();
-        let place = wait.place.map(|_| wait.clone());
+        let place = wait.in_line();
         ctx.resumed = Some(Resumed { wait, progress, timed_out: timed_out || late });
         let container = ctx.process().container;
         let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));
@@ -148,10 +149,11 @@ impl Node {
         if !moved.is_empty() && !idle {
             outside.tell(self, (pid, tid), &Told::Moved(moved));
         }
-        if let Some(had) = place
-            && !matches!(&result, Err(Stop::Block(sleep)) if sleep.wait.place == had.place)
-        {
-            self.leave_line(&had);
+        match &result {
+            Err(Stop::Block(sleep)) if sleep.wait.in_line() == place => {}
+            // What it did not take is for those behind it.
+            Err(Stop::Errno(_)) => self.give_up_place(place),
+            _ => self.leave_line(place),
         }
         match result {
             Err(Stop::Block(sleep)) => self.suspend(tid, call, run, *sleep, outside),
@@ -178,7 +180,7 @@ impl Node {
         if self.interrupts(tid, &wait) {
             self.account_io(tid, &call, &Err(Stop::Errno(Errno::EINTR)));
             let outcome = self.interrupt(tid, &wait);
-            self.leave_line(&wait);
+            self.leave_line(wait.in_line());
             self.unpin(&pins, outside.base);
             return outcome;
         }
@@ -235,17 +237,19 @@ impl Node {
         Outcome::Done(code)
     }
 
-    /// Takes a sleeping task out of its call, without another look: it is about to be stopped.
-    pub(crate) fn break_off(&mut self, tid: Tid, base: &mut dyn BaseFs) {
+    /// Takes a sleeping task out of its call, without another look: it is about to be stopped. The place that it had, which is to be given up
+    /// when all threads of its process are stopped; that of a call that was woken already stays, but counts no longer.
+    pub(crate) fn break_off(&mut self, tid: Tid, base: &mut dyn BaseFs) -> Option<Place> {
         if !matches!(self.task(tid).state, TaskState::Blocked(_)) {
-            return;
+            return self.call_of(tid).and_then(|blocked| blocked.wait.in_line());
         }
         self.wake(tid, false);
-        let Some(Woken { blocked, .. }) = self.task_mut(tid).woken.take() else { return };
+        let Woken { blocked, .. } = self.task_mut(tid).woken.take()?;
         self.account_io(tid, &blocked.call, &Err(Stop::Errno(Errno::EINTR)));
         self.interrupt(tid, &blocked.wait);
-        self.give_up_place(&blocked.wait);
+        self.leave_line(blocked.wait.in_line());
         self.unpin(&blocked.files, base);
+        blocked.wait.in_line()
     }
 
     /// A task ends that may be inside a call: gives back what the call holds.
@@ -257,7 +261,7 @@ impl Node {
         self.forget_cpu_sleep(tid, blocked.wait.on.first());
         self.forget_fifo_open(&blocked.progress);
         self.forget_notification(blocked.wait.on.first());
-        self.give_up_place(&blocked.wait);
+        self.give_up_place(blocked.wait.in_line());
         self.unpin(&blocked.files, base);
     }
 }

@@ -12,6 +12,7 @@ use bloodhound_persistent::Map;
 use crate::ctx::Ctx;
 use crate::ids::*;
 use crate::node::Node;
+use crate::task::TaskState;
 use crate::wait::{Object, Wait, WaitOn};
 
 /// What is waited for at an object.
@@ -21,6 +22,23 @@ pub(crate) enum End {
     Read,
     /// Room.
     Write,
+}
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    object: Object,
+    number: u64,
+}
+
+impl Wait {
+    /// The place of who waits so.
+    pub(crate) fn in_line(&self) -> Option<Place> {
+        match (self.place, self.on.first()) {
+            (Some(number), Some(WaitOn::Object(object))) => Some(Place { object: *object, number }),
+            _ => None,
+        }
+    }
 }
 
 /// The places of those who sleep, in order.
@@ -49,26 +67,31 @@ impl Lines {
 }
 
 impl Node {
-    /// Whether a task is in the call of a place, asleep or woken and not run since.
+    /// Whether a task is in the call of a place, asleep or woken and not run since. Who is stopped holds up nobody.
     fn is_in_line(&self, object: Object, place: u64, tid: Tid) -> bool {
-        let on = WaitOn::Object(object);
-        let waits = |wait: &Wait| wait.place == Some(place) && wait.on.contains(&on);
-        self.call_of(tid).is_some_and(|blocked| waits(&blocked.wait))
+        let own = Some(Place { object, number: place });
+        let stopped = matches!(self.tasks.get(&tid).map(|task| &task.state), Some(TaskState::Stopped));
+        !stopped && self.call_of(tid).is_some_and(|blocked| blocked.wait.in_line() == own)
     }
 
     /// Takes the place of a call that ends, or has another one now.
-    pub(crate) fn leave_line(&mut self, wait: &Wait) {
-        if let (Some(place), Some(WaitOn::Object(object))) = (wait.place, wait.on.first()) {
-            self.lines.leave(*object, place);
+    pub(crate) fn leave_line(&mut self, place: Option<Place>) {
+        if let Some(Place { object, number }) = place {
+            self.lines.leave(object, number);
         }
     }
 
     /// A call has ended without its turn that had a place: those behind it look again.
-    pub(crate) fn give_up_place(&mut self, wait: &Wait) {
-        if wait.place.is_some() {
-            self.leave_line(wait);
-            wait.on.iter().for_each(|on| self.notify(*on));
+    pub(crate) fn give_up_place(&mut self, place: Option<Place>) {
+        if let Some(place) = place {
+            self.leave_line(Some(place));
+            self.look_again(place);
         }
+    }
+
+    /// Wakes those who sleep for the same as who has, or had, this place.
+    pub(crate) fn look_again(&mut self, place: Place) {
+        self.notify(WaitOn::Object(place.object));
     }
 }
 

@@ -108,17 +108,22 @@ impl NetlinkSocket {
 
     /// Adds an answer. netlink(7): "messages may be lost if [...] the socket's receive buffer is full", of which the next call hears
     /// (ENOBUFS), unless NETLINK_NO_ENOBUFS is set (`netlink_overrun`).
-    pub fn push(&mut self, mut datagram: Datagram) {
-        if let Some(filter) = &mut self.filter {
-            let Some(kept) = filter.keeps(&Packet::message(&datagram.data)) else { return };
-            datagram.data.truncate(kept);
-        }
+    pub fn push(&mut self, datagram: Datagram) {
         let used: usize = self.queue.iter().map(|d| d.data.len() + OVERHEAD).sum();
         if used > self.buffers[1] as usize {
             self.overrun = !self.has(option::NO_ENOBUFS);
         } else {
             self.queue.push_back(datagram);
         }
+    }
+
+    /// The same as far as the filter lets it through (netlink_unicast, netlink_dump).
+    pub fn push_filtered(&mut self, mut datagram: Datagram) {
+        if let Some(filter) = &mut self.filter {
+            let Some(kept) = filter.keeps(&Packet::message(&datagram.data)) else { return };
+            datagram.data.truncate(kept);
+        }
+        self.push(datagram);
     }
 
     /// Readiness (EPOLL* bits), as `datagram_poll` tells it.

@@ -145,8 +145,8 @@ impl Filter {
     /// Its answer for a call.
     fn run(&self, data: &[u32; 16]) -> u32 {
         self.program.run(DATA, |load| match load {
-            Load::Bytes { at, .. } => data.get(at as usize / 4).copied(),
-            Load::Extension { .. } => None,
+            Load::Bytes { at, .. } => data.get(at as usize / 4).copied().ok_or(0),
+            Load::Extension { .. } => Err(0),
         })
     }
 }

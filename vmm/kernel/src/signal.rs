@@ -534,17 +534,21 @@ impl Node {
     }
 
     fn stop_process(&mut self, pid: Pid, signo: u32, base: &mut dyn BaseFs) {
+        let mut places = Vec::new();
         for tid in self.process(pid).threads.clone() {
             // "epoll_wait(2), ... can fail with the error EINTR after the process is stopped by one of the stop signals
             // and then resumed via SIGCONT" (signal(7)): all sleeps are broken off, most of them restart.
             if !matches!(&self.task(tid).state, TaskState::Blocked(b) if b.wait.restart == Restart::Killable)
             {
-                self.break_off(tid, base);
+                places.extend(self.break_off(tid, base));
             }
             if matches!(self.task(tid).state, TaskState::Runnable) {
                 self.task_mut(tid).state = TaskState::Stopped;
                 self.run_queue.retain(|t| *t != tid);
             }
+        }
+        for place in places {
+            self.look_again(place);
         }
         self.process_mut(pid).event = Some(ChildEvent::Stopped(signo));
         self.tell_parent(pid, c::CLD_STOPPED, signo as i32);

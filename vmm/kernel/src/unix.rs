@@ -198,8 +198,8 @@ impl UnixSocket {
 
     /// How many calls that receive packets do not sleep.
     pub fn receptions(&self) -> usize {
-        let ended = self.shut_read || self.error.is_some() || matches!(self.peer, Peer::Dead(_));
-        if ended { usize::MAX } else { self.queue.len() }
+        let ended = self.shut_read || self.kind == Kind::SeqPacket && matches!(self.peer, Peer::Dead(_));
+        if ended { usize::MAX } else { self.queue.len() + usize::from(self.error.is_some()) }
     }
 
     /// Whether a descriptor refers to it: not while it waits to be accepted.

@@ -338,14 +338,17 @@ impl Socket {
         const SOCKET: u64 = 2304 + 704;
         const TIME_WAIT: u64 = 256;
         const REQUEST: u64 = 320;
-        match &self.kind {
-            Kind::Idle => SOCKET,
-            Kind::Listen(listener) => SOCKET + REQUEST * listener.requests.len() as u64,
-            Kind::Conn(conn) => SOCKET + (conn.snd.held() + conn.rcv.held()) as u64,
-            Kind::TimeWait(_) => TIME_WAIT,
-            Kind::Udp(udp) => SOCKET + udp.used as u64,
-            Kind::Packet(tap) => SOCKET + tap.used as u64,
-        }
+        let filter =
+            self.common.filter.as_ref().map_or(0, |filter| filter.program().instructions().len() * 8);
+        filter as u64
+            + match &self.kind {
+                Kind::Idle => SOCKET,
+                Kind::Listen(listener) => SOCKET + REQUEST * listener.requests.len() as u64,
+                Kind::Conn(conn) => SOCKET + (conn.snd.held() + conn.rcv.held()) as u64,
+                Kind::TimeWait(_) => TIME_WAIT,
+                Kind::Udp(udp) => SOCKET + udp.used as u64,
+                Kind::Packet(tap) => SOCKET + tap.used as u64,
+            }
     }
 
     pub(crate) fn next_deadline(&self) -> Option<SimTime> {

@@ -12,6 +12,7 @@ pub(crate) const V4_HEADER: usize = 20;
 pub(crate) const V6_HEADER: usize = 40;
 /// Protocol numbers (RFC 5237's registry).
 pub(crate) const ICMP: u8 = 1;
+const IGMP: u8 = 2;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
@@ -187,13 +188,13 @@ pub(crate) fn ip_header(packet: &Packet) -> usize {
     if packet.dst.is_ipv6() { V6_HEADER } else { V4_HEADER }
 }
 
-/// Bytes of the header of a packet's transport, where its protocol has one (`__skb_get_poff`).
-pub(crate) fn transport_header(packet: &Packet) -> Option<usize> {
+/// Bytes of the header of a packet's transport, 0 where its protocol is not known (`__skb_get_poff`).
+pub(crate) fn transport_header(packet: &Packet) -> usize {
     match (&packet.body, protocol(packet)) {
-        (Body::Tcp(segment), _) => Some(tcp_header(segment)),
-        (Body::Raw(_, _, data), TCP) => Some((data.get(12)? >> 2 & 0x3c).max(20).into()),
-        (_, UDP | UDPLITE | ICMP | ICMPV6) => Some(8),
-        _ => None,
+        (Body::Tcp(segment), _) => tcp_header(segment),
+        (Body::Raw(_, _, data), TCP) => data.get(12).map_or(0, |byte| usize::from(byte >> 2 & 0x3c).max(20)),
+        (_, UDP | UDPLITE | ICMP | ICMPV6 | IGMP) => 8,
+        _ => 0,
     }
 }
 

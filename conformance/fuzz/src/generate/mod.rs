@@ -13,6 +13,7 @@ pub mod model;
 mod names;
 mod pipes;
 mod processes;
+mod programs;
 mod rights;
 mod signals;
 mod sockets;

@@ -163,7 +163,9 @@ pub fn op(m: &mut Model) {
         5..=10 => connect(m),
         11..=14 => send(m),
         15..=18 => receive(m),
-        19 | 20 => options(m),
+        19 => options(m),
+        20 if m.rng.one_in(2) => super::programs::filter(m),
+        20 => options(m),
         21 => {
             let (a, b) = (m.fd(ANY), m.fd(ANY));
             m.call(format!("poll [ 4:{a} 2:0x2047 2:0 4:{b} 2:0x2047 2:0 ]? 2 0"));

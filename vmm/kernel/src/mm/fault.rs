@@ -73,7 +73,7 @@ impl Node {
         if found.is_err() && self.grow_down(mm, addr) {
             found = self.mms[mm].check(addr, access).cloned();
         }
-        let vma = match found {
+        let mut vma = match found {
             Ok(vma) => vma,
             Err(code) => return Fault::Signal(c::SIGSEGV as u32, code, addr),
         };
@@ -89,6 +89,11 @@ impl Node {
         let (low, high) = (block.max(vma.start), (block + around * PAGE).min(vma.end));
         let fresh = self.is_fresh(mm, &vma, page);
         self.fill_block(mm, &vma, page, fresh, access);
+        if !vma.marks.anon.has_pages()
+            && let Some(now) = self.mms[mm].find(page)
+        {
+            vma.marks.anon = now.marks.anon;
+        }
         if access == Access::Exec {
             self.executed(mm, &vma, addr);
         }
@@ -162,6 +167,13 @@ impl Node {
         if vma.shared || vma.prot & c::PROT_WRITE == 0 {
             return;
         }
+        let written = access == Access::Write || self.copied_at_once(vma);
+        if written
+            && !vma.marks.anon.has_pages()
+            && matches!(vma.backing, Backing::Anon | Backing::File { .. })
+        {
+            self.mms[mm].gets_pages(page);
+        }
         let block = page & !(BLOCK * PAGE - 1);
         let (low, high) = (block.max(vma.start) / PAGE, (block + BLOCK * PAGE).min(vma.end) / PAGE);
         let pages = &mut self.mms[mm].pages;
@@ -230,8 +242,9 @@ impl Node {
         if !writable || closed {
             return self.mms[mm].pages.get(page).map(|f| mapping(f, false));
         }
-        // A read does not need a copy of its own; the neighbours of a store have theirs by now.
-        if access != Access::Write && !self.mms[mm].pages.is_exclusive(page) {
+        // A read does not need a copy of its own; the neighbours of a store have theirs by now. The first store to a mapping is to be seen.
+        let seen = access == Access::Write || vma.marks.anon.has_pages();
+        if access != Access::Write && (!seen || !self.mms[mm].pages.is_exclusive(page)) {
             return self.mms[mm].pages.get(page).map(|f| mapping(f, false));
         }
         let (frame, _) = self.mms[mm].pages.make_exclusive(page)?;

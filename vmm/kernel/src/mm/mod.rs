@@ -6,6 +6,7 @@
 //! `sys::memory` (the system calls).
 
 mod ahead;
+pub mod anon;
 pub mod code;
 pub mod fault;
 mod free;
@@ -112,6 +113,8 @@ pub struct Marks {
     pub accounted: bool,
     /// madvise(2).
     pub read_ahead: ReadAhead,
+    /// Its own pages, of a private mapping.
+    pub anon: anon::Anon,
     /// It is a private mapping of /dev/zero: anonymous memory that keeps its file (mmap_zero), by which it is shown and apart from other mappings.
     pub zero: Option<ZeroFile>,
 }
@@ -175,13 +178,14 @@ impl Vma {
         self.prot & c::PROT_WRITE != 0 && !self.shared && !self.marks.grows
     }
 
+    /// Whether it and the next one are alike and lie side by side, apart from their own pages.
     fn continues(&self, next: &Vma) -> bool {
         self.end == next.start
             && self.prot == next.prot
             && self.shared == next.shared
             && self.on_fork == next.on_fork
             && self.may_write == next.may_write
-            && self.marks == next.marks
+            && self.marks == Marks { anon: self.marks.anon, ..next.marks }
             && match (&self.backing, &next.backing) {
                 (Backing::Anon, Backing::Anon) => true,
                 (Backing::File { ino: a, offset: x }, Backing::File { ino: b, offset: y }) => {
@@ -241,6 +245,8 @@ pub struct Mm {
     pub exe: Option<Ino>,
     /// What else is kept.
     pub kept: Kept,
+    /// How many sets of pages there have been ([`anon`]).
+    sets: u64,
     /// Where there is no room.
     searched: free::Searched,
 }
@@ -293,6 +299,7 @@ impl Mm {
             lock_future: Lock::No,
             exe: None,
             kept: Kept::default(),
+            sets: 0,
             searched: free::Searched::none(),
         }
     }
@@ -322,8 +329,12 @@ impl Mm {
                 child.remove(vma.start, vma.end);
             } else {
                 child.pages.remove_range(vma.start / PAGE, vma.end / PAGE);
+                if let Some(wiped) = child.vmas.get_mut(&vma.start) {
+                    wiped.marks.anon = vma.marks.anon.without_pages();
+                }
             }
         }
+        child.separate_sets();
         child.invalid.clear();
         // "mm->hiwater_rss = get_mm_rss(mm)" (dup_mm).
         child.peak = child.pages.len();
@@ -435,18 +446,17 @@ impl Mm {
         self.total += vma.end - vma.start;
         self.data += Mm::data_of(&vma);
         self.locked += Mm::locked_of(&vma);
-        let before = self.vmas.range(..vma.start).next_back().map(|(_, before)| before);
-        if let Some(before) = before.filter(|before| before.continues(&vma)).cloned() {
+        let (before, after, anon) = self.joined_with(&vma);
+        let (before, after) = (before.cloned(), after.map(|after| (after.start, after.end)));
+        if let Some(before) = before {
             self.vmas.remove(&before.start);
             vma = Vma { end: vma.end, ..before };
         }
-        if let Some(after) = self.vmas.get(&vma.end)
-            && vma.continues(after)
-        {
-            let end = after.end;
-            self.vmas.remove(&vma.end);
+        if let Some((start, end)) = after {
+            self.vmas.remove(&start);
             vma.end = end;
         }
+        vma.marks.anon = anon;
         self.vmas.insert(vma.start, vma);
     }
 
@@ -485,9 +495,14 @@ impl Mm {
         if start >= end {
             return;
         }
-        for mut piece in self.cut(start, end) {
-            change(&mut piece);
-            self.insert(piece);
+        // What the change changes nothing of stays as it is, apart from neighbours that it could be joined with by now.
+        for piece in self.slices(start, end) {
+            let mut changed = piece.clone();
+            change(&mut changed);
+            if changed != piece {
+                self.cut(piece.start, piece.end);
+                self.insert(changed);
+            }
         }
         self.invalidate(start, end - start);
     }

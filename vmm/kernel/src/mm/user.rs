@@ -270,6 +270,9 @@ impl Node {
             }
             Backing::Special(_) => return Err(Errno::EFAULT),
             Backing::Anon | Backing::File { .. } => {
+                if !vma.marks.anon.has_pages() {
+                    self.mms[mm].gets_pages(page * PAGE);
+                }
                 if self.mms[mm].pages.get(page).is_none() {
                     if let Backing::File { ino, offset } = vma.backing {
                         let source = self.vfs.page(ino, (offset + into) / PAGE);

@@ -120,6 +120,8 @@ pub fn mmap(
     k.put_mapping(mm, vma, fixed);
     if lock == Lock::Now {
         k.populate(start, start + len);
+    } else if flags & (c::MAP_POPULATE | c::MAP_NONBLOCK) == c::MAP_POPULATE {
+        k.make_pages((start, start + len), |_| true);
     }
     if let Some(id) = file {
         // "The st_atime field for the mapped file may be updated at any time between the mmap() and the corresponding unmapping";

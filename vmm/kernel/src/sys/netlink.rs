@@ -162,7 +162,7 @@ impl Ctx<'_> {
     }
 
     fn queue_netlink(&mut self, id: NetlinkId, data: Vec<u8>, dump: bool) {
-        self.node.netlinks[id].push(Datagram { data, dump });
+        self.node.netlinks[id].push_filtered(Datagram { data, dump });
         self.node.notify_object(Object::Netlink(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
     }
 

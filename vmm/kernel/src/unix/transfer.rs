@@ -268,18 +268,17 @@ impl UnixSockets {
         // "msg->msg_namelen = 0": addresses are ignored on sequenced packets.
         let to = to.filter(|_| self.sockets[id].kind == Kind::Datagram);
         self.check_packet(id, to.is_some(), data.len())?;
+        // "Toss the packet but do not return any error to the sender" (unix_dgram_sendmsg), before anything else is asked of the receiver.
+        let Some(kept) = self.filtered(to.or(self.peer_of(id)), data) else {
+            self.effects.dropped.extend(anc.files);
+            self.not_sent(id);
+            return Ok(data.len());
+        };
         let result = self.receiver_of(id, to);
         match result {
             Ok(target) => {
                 let charge = truesize(data.len(), DATAGRAM_HEAD, DATAGRAM_FRAGS);
-                match self.filtered(target, data) {
-                    Some(kept) => self.push(id, target, &data[..kept], anc, charge),
-                    // "Toss the packet but do not return any error to the sender" (unix_dgram_sendmsg).
-                    None => {
-                        self.effects.dropped.extend(anc.files);
-                        self.not_sent(id);
-                    }
-                }
+                self.push(id, target, &data[..kept], anc, charge);
                 Ok(data.len())
             }
             Err(stall) => {
@@ -290,8 +289,9 @@ impl UnixSockets {
     }
 
     /// How many bytes of a packet the filter of a receiver lets through.
-    fn filtered(&mut self, target: UnixId, data: &[u8]) -> Option<usize> {
-        let Some(filter) = &mut self.sockets[target].filter else { return Some(data.len()) };
+    fn filtered(&mut self, target: Option<UnixId>, data: &[u8]) -> Option<usize> {
+        let filter = target.and_then(|target| self.sockets.get_mut(target)).and_then(|s| s.filter.as_mut());
+        let Some(filter) = filter else { return Some(data.len()) };
         filter.keeps(&Packet::message(data)).map(|kept| kept.min(data.len()))
     }
 

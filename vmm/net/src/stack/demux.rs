@@ -243,7 +243,8 @@ impl Stack {
         common.peer = Some(pair.1);
         common.bound_addr = listener.common.bound_addr;
         common.bound_port = listener.common.bound_port;
-        common.filter.clone_from(&listener.common.filter);
+        let number = u64::from(self.next_id);
+        common.filter = listener.common.filter.as_ref().map(|filter| Box::new(filter.for_copy(number)));
         common.unaccepted = true;
         self.net.counters.tcp.passive_opens += 1;
         let child = self.insert(common, Kind::Idle);

@@ -34,6 +34,7 @@ impl Stack {
         // What came by before was not filtered.
         self.hand_out_noted();
         self.get_mut(id)?.common.filter = filter.map(Box::new);
+        self.weigh(id);
         Ok(())
     }
 
@@ -105,10 +106,10 @@ pub(super) fn filtered_bytes(
 
 /// How many bytes from `start` on the filter of a socket keeps of an arriving packet; `None` drops it.
 fn kept(c: &mut Common, net: &Interfaces, packet: &Packet, interface: u32, start: Start) -> Option<usize> {
-    // The addresses of a link are those of a frame; who looks at them there is a packet socket.
     let head = net.frame_header(packet, interface, false);
     let frame = [&head[..], &wire::ip_bytes(packet)].concat();
-    kept_of_frame(c, &frame, (packet, interface, FrameKind::Host), start)
+    let kind = net.frame_kind(packet, interface, false);
+    kept_of_frame(c, &frame, (packet, interface, kind), start)
 }
 
 /// As [`kept`], of a frame that was made already.
@@ -130,7 +131,7 @@ pub(super) fn kept_of_frame(
         link: Some(0),
         network: ETHERNET,
         data,
-        payload: wire::transport_header(packet).map(|len| transport + len),
+        payload: Some(transport + wire::transport_header(packet)),
         ethertype: ethertype_of(packet),
         kind: kind as u8,
         interface: Some((interface, if interface == LOOPBACK { ARPHRD_LOOPBACK } else { ARPHRD_ETHER })),

@@ -255,7 +255,7 @@ pub(super) fn ethertype_of(packet: &Packet) -> u16 {
 
 impl Interfaces {
     /// For whom a frame is.
-    fn frame_kind(&self, packet: &Packet, interface: u32, outgoing: bool) -> FrameKind {
+    pub(super) fn frame_kind(&self, packet: &Packet, interface: u32, outgoing: bool) -> FrameKind {
         match packet.dst.ip() {
             _ if outgoing => FrameKind::Outgoing,
             _ if interface == LOOPBACK => FrameKind::Host,

@@ -34,10 +34,16 @@ impl Ctx<'_> {
 
     /// Makes the pages of mappings that are locked (mm_populate). Whether all could be.
     pub(super) fn populate(&mut self, start: u64, end: u64) -> bool {
+        self.make_pages((start, end), |vma| vma.marks.lock == Lock::Now)
+    }
+
+    /// The same of mappings that are `wanted`, also of those of MAP_POPULATE: "The mmap() call doesn't fail if the mapping cannot be populated"
+    /// (mmap(2)).
+    pub(super) fn make_pages(&mut self, (start, end): (u64, u64), wanted: impl Fn(&Vma) -> bool) -> bool {
         let id = self.process().mm;
         let mut all = true;
         for vma in self.node.mms[id].slices(start, end) {
-            if vma.marks.lock != Lock::Now || matches!(vma.backing, Backing::Special(_)) {
+            if !wanted(&vma) || matches!(vma.backing, Backing::Special(_)) {
                 continue;
             }
             // Private pages that can be written are, so that no copy is made later (populate_vma_page_range).
@@ -47,6 +53,10 @@ impl Ctx<'_> {
                 if !matches!(self.node.page_fault(id, page, access), Fault::Map(_)) {
                     all = false;
                     break;
+                }
+                // Who has more than its share will be killed for it.
+                if page % PIECE == 0 && self.ends_early() {
+                    return false;
                 }
             }
         }

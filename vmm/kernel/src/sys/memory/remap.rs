@@ -85,6 +85,7 @@ pub fn mremap(
                 // What is left is empty and not locked.
                 let mut left = vma.clone();
                 left.marks.lock = Lock::No;
+                left.marks.anon = left.marks.anon.without_pages();
                 m.insert(left);
             }
         });
@@ -189,6 +190,9 @@ fn move_vma(m: &mut crate::mm::Mm, vma: &Vma, keep: u64, to: u64, new_len: u64) 
     // The pages have left: removing the old range must not drop them.
     m.remove(from, vma.end);
     let mut moved = Vma { start: to, end: to + new_len, ..vma.clone() };
+    if vma.backing == Backing::Anon {
+        moved.marks.anon.moves(from, to);
+    }
     if let Some(zero) = &mut moved.marks.zero {
         zero.first = zero.first.wrapping_add(to.wrapping_sub(from));
     }
