@@ -102,6 +102,12 @@ static int receive_one(int fd)
 	return recv(fd, buf, sizeof buf, 0);
 }
 
+static int peek_one(int fd)
+{
+	char buf[16];
+	return recv(fd, buf, sizeof buf, MSG_PEEK);
+}
+
 static int bound(int family, int type)
 {
 	int fd = socket(family, type, 0);
@@ -143,6 +149,29 @@ static void packets(void)
 	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
 	in_order(receive_one, ends[0], send_to_end);
 	close(ends[0]), close(ends[1]);
+}
+
+/* Who only looks at a packet has been woken for it all the same: the next one waits for another. */
+static void peeked(int type)
+{
+	int names[2], fds[2];
+	REQUIRE(socketpair(AF_UNIX, type, 0, fds) == 0 && pipe(names) == 0);
+	in_line(peek_one, fds[0], names[1], 'A');
+	in_line(receive_one, fds[0], names[1], 'B');
+	in_line(receive_one, fds[0], names[1], 'C');
+	CHECK_EQ(write(fds[1], "x", 1), 1);
+	CHECK_EQ(next_of(names[0]), 'A');
+	CHECK_EQ(next_of(names[0]), 0);
+	CHECK_EQ(write(fds[1], "y", 1), 1);
+	CHECK_EQ(next_of(names[0]), 'B');
+	CHECK_EQ(next_of(names[0]), 0);
+	/* What is left is for who makes the call. */
+	CHECK_EQ(receive_one(fds[0]), 1);
+	CHECK_EQ(write(fds[1], "z", 1), 1);
+	CHECK_EQ(next_of(names[0]), 'C');
+	while (wait(NULL) > 0)
+		;
+	close(fds[0]), close(fds[1]), close(names[0]), close(names[1]);
 }
 
 static int tells;
@@ -216,6 +245,8 @@ int main(void)
 	datagrams(AF_INET);
 	datagrams(AF_UNIX);
 	packets();
+	peeked(SOCK_DGRAM);
+	peeked(SOCK_SEQPACKET);
 	stopped();
 	ended();
 	return tap_done();

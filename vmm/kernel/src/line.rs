@@ -45,6 +45,8 @@ impl Wait {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lines {
     places: Map<(Object, End), VecDeque<(u64, Tid)>>,
+    /// Things at an object that a sleeper has looked at and left there (MSG_PEEK): nobody is woken for them any more.
+    looked_at: Map<Object, usize>,
     next: u64,
 }
 
@@ -61,8 +63,17 @@ impl Lines {
             line.retain(|(other, _)| *other != place);
             if line.is_empty() {
                 self.places.remove(&(object, end));
+                self.looked_at.remove(&object);
             }
         }
+    }
+
+    /// How many of so many things sleepers are woken for.
+    fn woken_for(&mut self, object: Object, things: usize) -> usize {
+        let Some(seen) = self.looked_at.get_mut(&object) else { return things };
+        // Somebody who did not sleep has taken the others.
+        *seen = things.min(*seen);
+        things - *seen
     }
 }
 
@@ -103,6 +114,28 @@ impl Ctx<'_> {
         let before = line.take_while(|(place, _)| *place < own);
         let waiting = before.filter(|(place, tid)| self.node.is_in_line(object, *place, *tid));
         waiting.take(things).count() == things
+    }
+
+    /// As [`Ctx::is_behind`], of things that can be looked at without taking them.
+    pub(crate) fn is_behind_for(&mut self, object: Object, things: usize) -> bool {
+        let things =
+            if self.own_place().is_some() { self.node.lines.woken_for(object, things) } else { things };
+        self.is_behind(object, End::Read, things)
+    }
+
+    /// The caller has got a thing. If it has only looked at it (`peek`) and has slept for that, the next one sleeps on until another thing comes;
+    /// and who takes something without having slept takes what nobody is woken for.
+    pub(crate) fn has_got(&mut self, object: Object, peek: bool) {
+        let slept = self.own_place().is_some();
+        let looked_at = &mut self.node.lines.looked_at;
+        if peek && slept {
+            *looked_at.get_or_default(object) += 1;
+        } else if !peek
+            && !slept
+            && let Some(seen) = looked_at.get_mut(&object)
+        {
+            *seen = seen.saturating_sub(1);
+        }
     }
 
     /// The wait of a caller that sleeps, with the place that it has, or with the last one if it has none, or had its turn.

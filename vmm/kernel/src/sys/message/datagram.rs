@@ -320,6 +320,7 @@ impl Ctx<'_> {
             Err(Errno::EAGAIN) => return Err(self.wait_in_line(Object::Inet(id), timeout).into()),
             Err(e) => return err(e),
         };
+        self.has_got(Object::Inet(id), peek);
         let whole = datagram.data.len() as u64;
         let (room, rest) = (want.buffers.len(), whole - before);
         let n = rest.min(room);

@@ -30,9 +30,11 @@ impl Ctx<'_> {
             }
             return Err(self.wait_in_line(Object::Netlink(id), timeout).into());
         };
-        if !want.flags.contains(MsgFlags::MSG_PEEK) {
+        let peek = want.flags.contains(MsgFlags::MSG_PEEK);
+        if !peek {
             self.node.netlinks[id].queue.pop_front();
         }
+        self.has_got(Object::Netlink(id), peek);
         let whole = datagram.data.len() as u64;
         let n = whole.min(want.buffers.len());
         self.copy_out(&want.buffers, 0, &datagram.data[..n as usize])?;

@@ -38,6 +38,7 @@ impl Ctx<'_> {
             Err(Errno::EAGAIN) => return Err(self.wait_in_line(Object::Inet(id), timeout).into()),
             Err(e) => return err(e),
         };
+        self.has_got(Object::Inet(id), want.flags.contains(MsgFlags::MSG_PEEK));
         let whole = frame.data.len() as u64;
         let n = whole.min(want.buffers.len());
         let name = sockaddr_ll(frame.ethertype, frame.interface, frame.kind as u8, frame.from, ADDRESS);

@@ -541,6 +541,7 @@ impl Ctx<'_> {
         if received.end {
             return Ok(Got::default());
         }
+        self.has_got(Object::Unix(id), peek);
         let data = std::mem::take(&mut received.data);
         let (n, whole) = (data.len() as u64, received.whole as u64);
         let mut got = Got::default();

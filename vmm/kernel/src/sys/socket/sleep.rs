@@ -29,8 +29,7 @@ impl Ctx<'_> {
         things: usize,
         timeout: Option<u64>,
     ) -> SysResult<()> {
-        let waits =
-            things > 0 && self.is_behind(object, End::Read, things) && !self.must_not_sleep(false, timeout);
+        let waits = things > 0 && self.is_behind_for(object, things) && !self.must_not_sleep(false, timeout);
         if waits { Err(self.wait_in_line(object, timeout).into()) } else { Ok(()) }
     }
 
