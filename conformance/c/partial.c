@@ -130,8 +130,11 @@ static void sockets(void)
 	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
 	CHECK_EQ(send(fds[1], pattern, 100, 0), 100);
 	CHECK_EQ(send(fds[1], pattern + 100, 100, 0), 100);
+	/* What there is memory for is stored, though it is not taken. */
 	CHECK_ERRNO(recv(fds[0], edge - 50, 200, 0), EFAULT);
+	CHECK(memcmp(edge - 50, pattern, 50) == 0);
 	CHECK_EQ(recv(fds[0], edge - 150, 200, 0), 100);
+	CHECK(memcmp(edge - 50, pattern + 100, 50) == 0);
 	CHECK_EQ(read(fds[0], back, sizeof back), 100);
 	CHECK(memcmp(back, pattern + 100, 100) == 0);
 	CHECK_ERRNO(send(fds[1], edge - 50, 100, 0), EFAULT);

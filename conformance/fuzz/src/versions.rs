@@ -132,6 +132,11 @@ const RULES: &[Rule] = &[
         let epoll = d.ops.iter().any(|op| op.contains(" epoll_create1 "));
         d.is(&["ioctl"]) && d.native == "-22" && d.simulated == "-25" && epoll
     }),
+    // 6.18, some later one: filters of classic BPF for TCP sockets want CAP_NET_ADMIN, before anything else is looked at.
+    ((6, 18), |d| {
+        let attach = ["1", "26"] == [d.argument(1), d.argument(2)];
+        d.is(&["setsockopt"]) && attach && d.native == "-1"
+    }),
     // 6.9: sockets that only messages hold are collected by a work of the kernel, in its own time, and not by who closes a socket; so their
     // peers hear of the end later (unix_gc).
     ((6, 9), |d| {
@@ -327,6 +332,17 @@ mod tests {
         // These are defects: an empty first buffer, and a second one of 8 bytes.
         assert!(!vector("*%4095:0 8:0 *%16:0 8:16", "-22", "8"));
         assert!(!vector("*%8:0 8:8 *%8:0 8:8", "8", "16"));
+    }
+
+    #[test]
+    fn a_filter_that_needs_a_capability_is_explained() {
+        let ops = ["0 0 socket 2 1 0", "0 . setsockopt $0 1 26 [ 2:1 2:0 4:0 *[ 2:6 1:0 1:0 4:0 ] ] 16"];
+        let of = |native: &str| {
+            let answer = format!("1 0 setsockopt = {native}");
+            let [made, here] = ["0 0 socket = 3", "1 0 setsockopt = 0"];
+            difference(&ops, &[made, &answer], &[made, here])
+        };
+        assert!(explain(&of("-1"), (6, 18)) && !explain(&of("-1"), (6, 17)) && !explain(&of("-22"), (6, 18)));
     }
 
     #[test]

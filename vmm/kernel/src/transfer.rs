@@ -6,7 +6,7 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::Ino;
-use bloodhound_vfs::flags::{IN_ACCESS, IN_MODIFY};
+use bloodhound_vfs::flags::{IN_ACCESS, IN_MODIFY, TMPFS_MAGIC};
 
 use crate::buffers::{Buffers, MAX_RW, Source};
 use crate::ctx::*;
@@ -110,8 +110,9 @@ impl Ctx<'_> {
         let there = self.sectors_give(id, offset, there)?;
         let lies = if there > 0 { self.disk_gives(id)? } else { None };
         let good = self.good_bytes(to, 0, there, Access::Write)?;
-        if there == 0 && !to.is_empty() {
-            // Who finds the end has accessed the file as well (file_accessed).
+        if there == 0 && (!to.is_empty() || self.is_on_tmpfs(id)) {
+            // Who finds the end has accessed the file as well (file_accessed); on tmpfs also who asks for nothing (shmem_file_read_iter),
+            // for which other file systems "skip atime".
             self.accessed(id);
         }
         let mut n = 0;
@@ -198,6 +199,11 @@ impl Ctx<'_> {
             let now = self.now();
             self.node.vfs.accessed(ino, now);
         }
+    }
+
+    fn is_on_tmpfs(&self, id: FileId) -> bool {
+        let FileKind::Regular(ino) = self.node.files[id].kind else { return false };
+        self.node.vfs.statfs_ino(ino).is_ok_and(|fs| fs.magic == TMPFS_MAGIC)
     }
 
     fn read_inode(&mut self, ino: Ino, offset: u64, max: usize) -> SysResult<Vec<u8>> {

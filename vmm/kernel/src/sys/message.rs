@@ -9,6 +9,7 @@ mod netlink;
 mod packet;
 mod report;
 mod transfer;
+mod urgent;
 
 use bloodhound_abi::structs::{Mmsghdr, Msghdr, Timespec};
 use bloodhound_abi::{Errno, SimTime};

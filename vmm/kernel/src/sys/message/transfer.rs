@@ -431,37 +431,6 @@ impl Ctx<'_> {
         Ok(Got { value: want.done, control, ..Got::default() })
     }
 
-    /// recv(2) with MSG_OOB: the urgent byte, which does not count as data that was read (tcp_recv_urg).
-    fn recv_urgent(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
-        let peek = want.flags.contains(MsgFlags::MSG_PEEK);
-        let Some(byte) = self.node.net.of_mut(id).recv_urgent(id, peek)? else { return Ok(Got::default()) };
-        let mut got = Got { flags: MsgFlags::MSG_OOB, ..Got::default() };
-        if want.buffers.is_empty() {
-            got.flags |= MsgFlags::MSG_TRUNC;
-            return Ok(got);
-        }
-        if !want.flags.contains(MsgFlags::MSG_TRUNC) {
-            self.copy_out(&want.buffers, 0, &[byte])?;
-        }
-        got.value = 1;
-        Ok(got)
-    }
-
-    /// The same of a unix socket, which is not asked how much room there is (unix_stream_recv_urg).
-    fn recv_unix_urgent(&mut self, id: UnixId, want: &Incoming) -> SysResult<Got> {
-        match self.node.unix.get(id).kind {
-            Kind::Stream => {}
-            Kind::SeqPacket if self.node.unix.peer_name(id).is_err() => return err(Errno::ENOTCONN),
-            _ => return err(Errno::EOPNOTSUPP),
-        }
-        let byte = self.node.unix.recv_urgent(id, want.flags.contains(MsgFlags::MSG_PEEK))?;
-        self.node.settle_unix(self.outside.base);
-        if !want.buffers.is_empty() {
-            self.copy_out(&want.buffers, 0, &[byte])?;
-        }
-        Ok(Got { value: 1, flags: MsgFlags::MSG_OOB, ..Got::default() })
-    }
-
     fn recv_unix_stream(&mut self, id: UnixId, want: &mut Incoming) -> SysResult<Got> {
         let socket = self.node.unix.get(id);
         let (total, timeout) = (want.buffers.len(), socket.generic.rcvtimeo);
@@ -527,8 +496,17 @@ impl Ctx<'_> {
         if good == there {
             return Some(left);
         }
+        self.spoil(id, want, good);
         let whole = self.node.unix.whole_messages(id, skip, left, good);
         (whole > 0).then_some(whole)
+    }
+
+    /// Stores the bytes for which there is memory, also those of a message of which nothing is taken: copying ends where it fails.
+    fn spoil(&mut self, id: UnixId, want: &Incoming, good: u64) {
+        let wanted = Wanted { max: good as usize, peek: true, begun: want.done > 0 };
+        if let Ok(received) = self.node.unix.recv_stream(id, wanted) {
+            let _ignored = self.copy_out(&want.buffers, want.done, &received.data);
+        }
     }
 
     fn recv_unix_packet(&mut self, id: UnixId, want: &Incoming) -> SysResult<Got> {
