@@ -170,6 +170,26 @@ static void copies(void)
 	CHECK_MAPS(20, 30, "20-22");
 }
 
+/* What MADV_DONTFORK and MADV_WIPEONFORK say is apart: each is taken back by its own opposite. */
+static void advised(void)
+{
+	fresh();
+	map(4, 3, RW), touch(5);
+	REQUIRE(madvise(room + 5 * PAGE, PAGE, MADV_WIPEONFORK) == 0 && madvise(room + 5 * PAGE, PAGE, MADV_DOFORK) == 0);
+	CHECK_MAPS(4, 64, "4-5 5-6 6-7");
+	REQUIRE(madvise(room + 5 * PAGE, PAGE, MADV_DONTFORK) == 0 && madvise(room + 5 * PAGE, PAGE, MADV_DOFORK) == 0);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(room[5 * PAGE]);
+	int status;
+	REQUIRE(waitpid(child, &status, 0) == child);
+	CHECK_EQ(status, 0);
+	REQUIRE(madvise(room + 5 * PAGE, PAGE, MADV_DONTFORK) == 0 && madvise(room + 5 * PAGE, PAGE, MADV_KEEPONFORK) == 0);
+	CHECK_MAPS(4, 64, "4-5 5-6 6-7");
+	REQUIRE(madvise(room + 5 * PAGE, PAGE, MADV_DOFORK) == 0);
+	CHECK_MAPS(4, 64, "4-7");
+}
+
 static void files(void)
 {
 	int fd = open("pages", O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -200,6 +220,7 @@ int main(void)
 	by_calls();
 	moved();
 	copies();
+	advised();
 	files();
 	return tap_done();
 }

@@ -73,6 +73,30 @@ pub enum OnFork {
     Omit,
     /// Zeroes (MADV_WIPEONFORK).
     Wipe,
+    /// Nothing, and zeroes once MADV_DOFORK is said.
+    OmitOrWipe,
+}
+
+impl OnFork {
+    /// What comes of the two, which are said apart (VM_DONTCOPY and VM_WIPEONFORK).
+    pub fn new(omits: bool, wipes: bool) -> OnFork {
+        match (omits, wipes) {
+            (false, false) => OnFork::Copy,
+            (true, false) => OnFork::Omit,
+            (false, true) => OnFork::Wipe,
+            (true, true) => OnFork::OmitOrWipe,
+        }
+    }
+
+    /// Whether MADV_DONTFORK was said of it.
+    pub fn omits(self) -> bool {
+        matches!(self, OnFork::Omit | OnFork::OmitOrWipe)
+    }
+
+    /// Whether MADV_WIPEONFORK was.
+    pub fn wipes(self) -> bool {
+        matches!(self, OnFork::Wipe | OnFork::OmitOrWipe)
+    }
 }
 
 /// Whether a mapping is locked (mlock(2)). Nothing is ever paged out, so what counts is what it may cost, and when its pages are made.
@@ -325,7 +349,7 @@ impl Mm {
         }
         let special: Vec<Vma> = child.vmas.values().filter(|v| v.on_fork != OnFork::Copy).cloned().collect();
         for vma in special {
-            if vma.on_fork == OnFork::Omit {
+            if vma.on_fork.omits() {
                 child.remove(vma.start, vma.end);
             } else {
                 child.pages.remove_range(vma.start / PAGE, vma.end / PAGE);

@@ -7,7 +7,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_vfs::{Dev, Ino};
 
 use super::View;
-use crate::mm::{Backing, Lock, Mm, OnFork, PAGE, ReadAhead, Vma};
+use crate::mm::{Backing, Lock, Mm, PAGE, ReadAhead, Vma};
 use crate::node::Node;
 use crate::process::Process;
 
@@ -204,11 +204,11 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
             ReadAhead::Random => " rr",
             ReadAhead::Sequential => " sr",
         });
-        text.push_str(if vma.on_fork == OnFork::Omit { " dc" } else { "" });
+        text.push_str(if vma.on_fork.omits() { " dc" } else { "" });
         text.push_str(if vma.marks.lock == Lock::OnFault { " lf" } else { "" });
         text.push_str(if vma.marks.accounted { " ac" } else { "" });
         text.push_str(if vma.marks.no_reserve { " nr" } else { "" });
-        text.push_str(if vma.on_fork == OnFork::Wipe { " wf \n" } else { " \n" });
+        text.push_str(if vma.on_fork.wipes() { " wf \n" } else { " \n" });
         out.extend_from_slice(text.as_bytes());
     }
     out.extend_from_slice(VSYSCALL_LINE);

@@ -110,9 +110,10 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
             }
         }
         c::MADV_DONTFORK | c::MADV_DOFORK => {
-            let on_fork = if u64::from(advice) == c::MADV_DONTFORK { OnFork::Omit } else { OnFork::Copy };
-            k.node
-                .with_recount(k.pid, mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
+            let omits = u64::from(advice) == c::MADV_DONTFORK;
+            k.node.with_recount(k.pid, mm, &[(start, end)], |m| {
+                m.change(start, end, |v| v.on_fork = OnFork::new(omits, v.on_fork.wipes()))
+            });
         }
         c::MADV_NORMAL | c::MADV_RANDOM | c::MADV_SEQUENTIAL => {
             let read_ahead = read_ahead(advice);
@@ -128,9 +129,9 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
             if wipe && !k.node.mms[mm].slices(start, end).iter().all(plain) {
                 return err(Errno::EINVAL);
             }
-            let on_fork = if wipe { OnFork::Wipe } else { OnFork::Copy };
-            k.node
-                .with_recount(k.pid, mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
+            k.node.with_recount(k.pid, mm, &[(start, end)], |m| {
+                m.change(start, end, |v| v.on_fork = OnFork::new(v.on_fork.omits(), wipe))
+            });
         }
         c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE => {
             k.prefault((start, end), u64::from(advice) == c::MADV_POPULATE_WRITE)?;
