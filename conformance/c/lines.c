@@ -1,5 +1,6 @@
 /* Of several that sleep for the same connection or packet Linux wakes one, the one that came first (prepare_to_wait_exclusive). */
 #include "tap.h"
+#include "turns.h"
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -24,16 +25,6 @@ static pid_t in_line(call made, int fd, int tell_to, char name)
 	}
 	usleep(30000);
 	return child;
-}
-
-/* Who tells next, or 0 for nobody. */
-static char next_of(int names)
-{
-	struct pollfd ask = {names, POLLIN, 0};
-	char name = 0;
-	if (poll(&ask, 1, 100) == 1)
-		REQUIRE(read(names, &name, 1) == 1);
-	return name;
 }
 
 /* `give` makes something for one of those who make the call on `fd`. */

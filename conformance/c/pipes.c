@@ -1,5 +1,6 @@
 /* Pipes and FIFOs: pipe(2), pipe(7), fifo(7), fcntl(2), packet mode; splice family left out. */
 #include "tap.h"
+#include "turns.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -334,16 +335,6 @@ static pid_t in_line(int to_write, int to_read, size_t bytes, int tell_to, char 
 	}
 	usleep(30000);
 	return child;
-}
-
-/* Who tells next, or 0 for nobody. */
-static char next_of(int names)
-{
-	struct pollfd ask = {names, POLLIN, 0};
-	char name = 0;
-	if (poll(&ask, 1, 100) == 1)
-		REQUIRE(read(names, &name, 1) == 1);
-	return name;
 }
 
 /* Of several that sleep at an end of a pipe the first one goes on first, and wakes the next one if there is more. */

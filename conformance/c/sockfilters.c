@@ -303,7 +303,7 @@ static void raw(void)
 
 static void frames(int kind)
 {
-	int fd = socket(AF_PACKET, kind, htons(ETH_P_ALL)), ends[2], one = 1;
+	int fd = socket(AF_PACKET, kind, htons(ETH_P_ALL)), ends[2];
 	if (fd < 0) {
 		CHECK_EQ(errno, EPERM);
 		return;
@@ -318,7 +318,6 @@ static void frames(int kind)
 	REQUIRE(ATTACH(fd, BPF_STMT(BPF_LD | BPF_W | BPF_ABS, SKF_AD_OFF + SKF_AD_PKTTYPE), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_OUTGOING, 3, 0),
 		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, head + 22), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohs(addr.sin_port), 0, 1), BPF_STMT(BPF_RET | BPF_K, head + 32), NONE) == 0);
 	REQUIRE(bind(fd, (void *)&lo, sizeof lo) == 0);
-	(void)one;
 	CHECK_EQ(send(ends[1], "abcdefgh", 8, 0), 8);
 	CHECK_EQ(next(fd), head + 32);
 	CHECK_EQ(next(fd), -1);
