@@ -40,28 +40,32 @@ impl Ctx<'_> {
         nonblock: bool,
         timeout: Option<u64>,
     ) -> SysResult<T> {
-        self.node.settle_unix(self.outside.base);
-        match result {
-            Ok(value) => Ok(value),
-            Err(Stall::Errno(e)) => err(e),
-            Err(Stall::Until(_)) if self.must_not_sleep(nonblock, timeout) => err(Errno::EAGAIN),
-            Err(Stall::Until(id)) => Err(self.socket_wait(Object::Unix(id), timeout).into()),
-        }
+        self.unix_outcome(result, nonblock, timeout, |k, object| k.socket_wait(object, timeout))
     }
 
-    /// As [`Ctx::unix_result`], of what waits for a packet or a connection.
+    /// The same of what waits for a packet or a connection.
     pub(crate) fn unix_received<T>(
         &mut self,
         result: Result<T, Stall>,
         nonblock: bool,
         timeout: Option<u64>,
     ) -> SysResult<T> {
+        self.unix_outcome(result, nonblock, timeout, |k, object| k.wait_in_line(object, timeout))
+    }
+
+    fn unix_outcome<T>(
+        &mut self,
+        result: Result<T, Stall>,
+        nonblock: bool,
+        timeout: Option<u64>,
+        wait: impl FnOnce(&mut Self, Object) -> Wait,
+    ) -> SysResult<T> {
+        self.node.settle_unix(self.outside.base);
         match result {
-            Err(Stall::Until(id)) if !self.must_not_sleep(nonblock, timeout) => {
-                self.node.settle_unix(self.outside.base);
-                Err(self.wait_in_line(Object::Unix(id), timeout).into())
-            }
-            result => self.unix_result(result, nonblock, timeout),
+            Ok(value) => Ok(value),
+            Err(Stall::Errno(e)) => err(e),
+            Err(Stall::Until(_)) if self.must_not_sleep(nonblock, timeout) => err(Errno::EAGAIN),
+            Err(Stall::Until(id)) => Err(wait(self, Object::Unix(id)).into()),
         }
     }
 }
