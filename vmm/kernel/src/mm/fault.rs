@@ -89,7 +89,9 @@ impl Node {
         let (low, high) = (block.max(vma.start), (block + around * PAGE).min(vma.end));
         let fresh = self.is_fresh(mm, &vma, page);
         self.fill_block(mm, &vma, page, fresh, access);
-        if !vma.marks.anon.has_pages()
+        if !vma.shared
+            && vma.prot & c::PROT_WRITE != 0
+            && !vma.marks.anon.has_pages()
             && let Some(now) = self.mms[mm].find(page)
         {
             vma.marks.anon = now.marks.anon;
@@ -167,10 +169,9 @@ impl Node {
         if vma.shared || vma.prot & c::PROT_WRITE == 0 {
             return;
         }
-        let written = access == Access::Write || self.copied_at_once(vma);
-        if written
-            && !vma.marks.anon.has_pages()
+        if !vma.marks.anon.has_pages()
             && matches!(vma.backing, Backing::Anon | Backing::File { .. })
+            && (access == Access::Write || self.copied_at_once(vma))
         {
             self.mms[mm].gets_pages(page);
         }
