@@ -69,12 +69,12 @@ impl Stack {
             && let Some(socket) = self.sockets.get_mut(&id)
             && socket.common.takes_from(interface)
         {
-            // What is left of a connection in TIME_WAIT has no filter.
-            let has_filter = !matches!(socket.kind, Kind::TimeWait(_));
-            let filtered =
-                has_filter.then(|| filtered_segment(&mut socket.common, &self.net, pair, seg, interface));
-            let Some(seg) = filtered.unwrap_or(Some(Cow::Borrowed(seg))) else { return };
-            let seg = &*seg;
+            let filtered = match socket.kind {
+                // What is left of a connection has no filter.
+                Kind::TimeWait(_) => Some(Cow::Borrowed(seg)),
+                _ => filtered_segment(&mut socket.common, &self.net, pair, seg, interface),
+            };
+            let Some(seg) = filtered.as_deref() else { return };
             let mut cx = Cx { c: &mut socket.common, net: &mut self.net, now };
             match &mut socket.kind {
                 Kind::Conn(conn) => {
