@@ -248,6 +248,24 @@ static void of_one_machine(int kind)
 	close_both(ends);
 }
 
+/* The filter of a closed receiver is asked before anybody sees that it is closed. */
+static void of_a_closed_one(int kind)
+{
+	int ends[2];
+	REQUIRE(socketpair(AF_UNIX, kind, 0, ends) == 0);
+	REQUIRE(ATTACH(ends[0], BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 'y', 0, 1), ALL, NONE) == 0);
+	close(ends[0]);
+	if (kind == SOCK_DGRAM) {
+		CHECK_EQ(send(ends[1], "no", 2, MSG_NOSIGNAL), 2);
+		CHECK_ERRNO(send(ends[1], "yes", 3, MSG_NOSIGNAL), ECONNREFUSED);
+		/* It has no peer any more. */
+		CHECK_ERRNO(send(ends[1], "no", 2, MSG_NOSIGNAL), ENOTCONN);
+	} else {
+		CHECK_ERRNO(send(ends[1], "no", 2, MSG_NOSIGNAL), EPIPE);
+	}
+	close(ends[1]);
+}
+
 static void netlink(void)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
@@ -336,6 +354,9 @@ int main(void)
 	of_one_machine(SOCK_DGRAM);
 	of_one_machine(SOCK_SEQPACKET);
 	of_one_machine(SOCK_STREAM);
+	of_a_closed_one(SOCK_DGRAM);
+	of_a_closed_one(SOCK_SEQPACKET);
+	of_a_closed_one(SOCK_STREAM);
 	netlink();
 	raw();
 	frames(SOCK_RAW);

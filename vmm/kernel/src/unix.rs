@@ -89,8 +89,13 @@ pub enum Name {
 pub(crate) enum Peer {
     None,
     Alive(UnixId),
-    /// Closed; its name is still what getpeername(2) tells.
-    Dead(Option<Name>),
+    /// Closed.
+    Dead {
+        /// Still what getpeername(2) tells.
+        name: Option<Name>,
+        /// Still asked about datagrams, which it may drop before anybody sees that their receiver is closed.
+        filter: Option<Box<Filter>>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,7 +203,7 @@ impl UnixSocket {
 
     /// How many calls that receive packets do not sleep.
     pub fn receptions(&self) -> usize {
-        let ended = self.shut_read || self.kind == Kind::SeqPacket && matches!(self.peer, Peer::Dead(_));
+        let ended = self.shut_read || self.kind == Kind::SeqPacket && matches!(self.peer, Peer::Dead { .. });
         if ended { usize::MAX } else { self.queue.len() + usize::from(self.error.is_some()) }
     }
 
@@ -345,7 +350,7 @@ impl UnixSockets {
     pub(crate) fn peer_of(&self, id: UnixId) -> Option<UnixId> {
         match self.sockets[id].peer {
             Peer::Alive(peer) => Some(peer),
-            Peer::None | Peer::Dead(_) => None,
+            Peer::None | Peer::Dead { .. } => None,
         }
     }
 
@@ -354,7 +359,7 @@ impl UnixSockets {
         match &self.sockets[id].peer {
             Peer::None => Err(Errno::ENOTCONN),
             Peer::Alive(peer) => Ok(self.sockets.get(*peer).and_then(|p| p.name.as_ref())),
-            Peer::Dead(name) => Ok(name.as_ref()),
+            Peer::Dead { name, .. } => Ok(name.as_ref()),
         }
     }
 

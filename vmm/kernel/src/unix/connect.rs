@@ -259,7 +259,7 @@ impl UnixSockets {
         let connected = self.connected_to(id, &s);
         for other in connected {
             let o = &mut self.sockets[other];
-            o.peer = Peer::Dead(s.name.clone());
+            o.peer = Peer::Dead { name: s.name.clone(), filter: s.filter.clone() };
             if !o.kind.connects() {
                 // Senders that wait for the queue's length; see `room_at`.
                 if s.queue_full() && s.peer != Peer::Alive(other) {

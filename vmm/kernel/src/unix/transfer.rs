@@ -147,7 +147,7 @@ impl UnixSockets {
         match s.peer {
             Peer::None => Err(Errno::ENOTCONN),
             // The peer's end shut both halves down here.
-            Peer::Dead(_) => Err(Errno::EPIPE),
+            Peer::Dead { .. } => Err(Errno::EPIPE),
             Peer::Alive(_) if s.shut_write => Err(Errno::EPIPE),
             Peer::Alive(peer) => Ok(peer),
         }
@@ -269,7 +269,7 @@ impl UnixSockets {
         let to = to.filter(|_| self.sockets[id].kind == Kind::Datagram);
         self.check_packet(id, to.is_some(), data.len())?;
         // "Toss the packet but do not return any error to the sender" (unix_dgram_sendmsg), before anything else is asked of the receiver.
-        let Some(kept) = self.filtered(to.or(self.peer_of(id)), data) else {
+        let Some(kept) = self.filtered(id, to, data) else {
             self.effects.dropped.extend(anc.files);
             self.not_sent(id);
             return Ok(data.len());
@@ -288,9 +288,12 @@ impl UnixSockets {
         }
     }
 
-    /// How many bytes of a packet the filter of a receiver lets through.
-    fn filtered(&mut self, target: Option<UnixId>, data: &[u8]) -> Option<usize> {
-        let filter = target.and_then(|target| self.sockets.get_mut(target)).and_then(|s| s.filter.as_mut());
+    /// How many bytes of a packet the filter of its receiver, `to` or the peer, lets through.
+    fn filtered(&mut self, id: UnixId, to: Option<UnixId>, data: &[u8]) -> Option<usize> {
+        let filter = match (to.or(self.peer_of(id)), &mut self.sockets[id].peer) {
+            (None, Peer::Dead { filter, .. }) => filter.as_mut(),
+            (target, _) => target.and_then(|to| self.sockets.get_mut(to)).and_then(|s| s.filter.as_mut()),
+        };
         let Some(filter) = filter else { return Some(data.len()) };
         filter.keeps(&Packet::message(data)).map(|kept| kept.min(data.len()))
     }
