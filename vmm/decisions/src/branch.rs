@@ -74,7 +74,25 @@ impl Decisions {
         may_come: impl Fn(&Choice) -> bool,
     ) -> Result<(), String> {
         self.may_go_on(&log, now, may_come)?;
-        let mut log = log;
+        self.adopt(log, mode);
+        Ok(())
+    }
+
+    /// The same for a caller that knows of another run that it is this one up to now, whatever its log says of the choices that have been made: those that the run
+    /// made by this log stay as they are.
+    ///
+    /// # Errors
+    /// It can be seen here that the log is that of another run: another seed or boot, concerns that are plain, epochs that have begun, switches.
+    pub fn turn_to(&mut self, log: Log, mode: Mode, now: u64) -> Result<(), String> {
+        self.has_come_here(&log, now)?;
+        if log.switches != self.log.switches {
+            return Err("its switches of tasks are others".into());
+        }
+        self.adopt(log, mode);
+        Ok(())
+    }
+
+    fn adopt(&mut self, mut log: Log, mode: Mode) {
         log.switches.clone_from(&self.log.switches);
         for known in &self.log.counted {
             if !log.counted.contains(known) {
@@ -83,10 +101,26 @@ impl Decisions {
         }
         log.counted.sort_by_key(|counted| counted.step);
         (self.log, self.mode) = (std::sync::Arc::new(log), mode);
-        Ok(())
     }
 
     fn may_go_on(&self, log: &Log, now: u64, may_come: impl Fn(&Choice) -> bool) -> Result<(), String> {
+        self.has_come_here(log, now)?;
+        let known = &*self.log;
+        let changed = |choice: &&Choice| log.overrides.get(choice) != known.overrides.get(choice);
+        let all = log.overrides.keys().chain(known.overrides.keys());
+        let over = all
+            .filter(changed)
+            .find(|choice| choice.part == Part::Boot || self.asked.contains(choice) || !may_come(choice));
+        match over {
+            Some(choice) => {
+                Err(format!("the choice {choice} has been made, and it says something else of it"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a log is that of a run which comes to this moment, as far as it can be seen without its overrides.
+    fn has_come_here(&self, log: &Log, now: u64) -> Result<(), String> {
         let known = &*self.log;
         if (log.boot_seed, log.seed) != (known.boot_seed, known.seed) {
             return Err("it is a run of another seed, or from another boot".into());
@@ -108,16 +142,6 @@ impl Decisions {
         {
             return Err("its epochs are not in order of time, or one is about nothing".into());
         }
-        let changed = |choice: &&Choice| log.overrides.get(choice) != known.overrides.get(choice);
-        let all = log.overrides.keys().chain(known.overrides.keys());
-        let over = all
-            .filter(changed)
-            .find(|choice| choice.part == Part::Boot || self.asked.contains(choice) || !may_come(choice));
-        match over {
-            Some(choice) => {
-                Err(format!("the choice {choice} has been made, and it says something else of it"))
-            }
-            None => Ok(()),
-        }
+        Ok(())
     }
 }

@@ -356,6 +356,11 @@ impl Decisions {
         self.made = on.then_some(kept);
     }
 
+    /// How many choices are kept.
+    pub fn kept(&self) -> usize {
+        self.made.as_ref().map_or(0, Vec::len)
+    }
+
     /// The choices since this was last called.
     pub fn take_made(&mut self) -> Vec<Made> {
         self.made.as_mut().map(std::mem::take).unwrap_or_default()

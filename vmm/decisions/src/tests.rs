@@ -244,6 +244,28 @@ fn a_run_goes_on_by_a_log_about_later_times() {
     refused(log.with(run(Site::Swarm { kind: Word::new("drop") }), 6, 0), "has been made");
 }
 
+/// What was chosen stays, also where the log says something else of it by now: whoever asks for that knows that it is all the same.
+#[test]
+fn a_run_turns_to_a_log_that_gives_the_same_run_until_now() {
+    let base = Log { epochs: vec![epoch(10, 2)], ..Log::new(1, 1) }.with(run(arrival(0)), 10, 4);
+    let mut decisions = replayed(base.clone(), Mode::Lenient);
+    assert_eq!(decisions.choose(arrival(0), 10), 4);
+    decisions.next_epoch();
+    let log = base.with(run(arrival(0)), 10, 3).with(run(arrival(1)), 10, 7);
+    for (other, why) in [
+        (Log { seed: 2, ..log.clone() }, "another seed"),
+        (Log { epochs: Vec::new(), ..log.clone() }, "have begun"),
+        (Log { plain: vec![Concern::Disk], ..log.clone() }, "plain"),
+        (Log { switches: Some(Vec::new()), ..log.clone() }, "switches"),
+    ] {
+        let error = decisions.clone().turn_to(other, Mode::Lenient, 40).expect_err(why);
+        assert!(error.contains(why), "{why}: {error}");
+    }
+    decisions.turn_to(log.clone(), Mode::Lenient, 40).expect("the same until now");
+    assert_eq!(decisions.choose(arrival(1), 10), 7);
+    assert_eq!(**decisions.log(), log);
+}
+
 /// Time goes on in steps: a moment may lie behind the time of an epoch that begins with the next step.
 #[test]
 fn an_epoch_whose_time_has_come_may_begin_with_the_next_step() {

@@ -81,6 +81,18 @@ impl Queue {
         self.entries.retain(|_, e| !gone(e));
     }
 
+    /// Puts another entry in the place of the first one that `is` it, at another time but among the entries of that time as if it had been scheduled when that one was.
+    /// False, and nothing is done, if there is none.
+    pub fn replace(&mut self, is: impl Fn(&Due) -> bool, with: Option<(SimTime, Due)>) -> bool {
+        let known = self.entries.iter().find(|(_, due)| is(due)).map(|(key, _)| *key);
+        let Some((at, number)) = known else { return false };
+        self.entries.remove(&(at, number));
+        if let Some((at, due)) = with {
+            self.entries.insert((at, number), due);
+        }
+        true
+    }
+
     /// The first entry that is not the end of a rest.
     pub fn first_other(&self) -> Option<(SimTime, &Due)> {
         let other = |due: &Due| !matches!(due, Due::Rested(_) | Due::Computing(_));

@@ -203,6 +203,7 @@ impl Machine {
     /// Tells of the choices that were made since the last time. The digest gets the decisions' own hash of all of them, so that they
     /// need not be kept where only the digest listens.
     pub(crate) fn tell_choices(&mut self) {
+        let heard = self.tells_choices();
         let world = &mut self.world;
         let listeners = told(&mut self.listeners, self.trial.as_ref());
         let mut record = Recorder { digest: &mut world.digest, step: world.steps, listeners };
@@ -213,7 +214,7 @@ impl Machine {
         world.trail = trail;
         record.digest.word(trail);
         if !record.listeners.iter().any(|listener| listener.wants_choices()) {
-            if self.trial.as_ref().is_some_and(Trial::repeats) {
+            if heard && self.trial.as_ref().is_some_and(Trial::repeats) {
                 // They were told of when they were made first.
                 world.decisions.take_made();
             }

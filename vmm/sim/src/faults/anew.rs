@@ -106,6 +106,7 @@ impl Machine {
     pub(super) fn plan_faults(&mut self, phases: Phases) {
         let Some(profile) = self.world.faults.profile.clone() else { return };
         let after = (phases.epoch != Epoch::default()).then_some(self.world.now);
+        self.world.faults.last_drawn = (self.world.now, phases);
         let begun = self.begun(after.unwrap_or_default());
         let World { faults, decisions, .. } = &mut self.world;
         let (risk, before) = ((phases, faults.disks.as_ref()), (&begun[..], after));

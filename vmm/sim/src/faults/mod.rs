@@ -5,8 +5,9 @@
 //! name server, `asked` for what operations of programs meet, and a module each for what begins at a time (`crash`, `partition`,
 //! ...). `plan` draws; `limits` says which of the drawn entries a stack is to be spared; `schedule` has the entries that are written
 //! by hand, `triggers` what some of these wait for, and `window` is a fault of links that one of them asks for. `planning` has whom faults may hit, `anew` what
-//! epochs of a log draw again and what it moves.
+//! epochs of a log draw again and what it moves, `again` the same plan by another log.
 
+mod again;
 mod anew;
 mod asked;
 mod backlog_full;
@@ -94,7 +95,7 @@ pub use names::NameFault;
 pub use oom::Oom;
 pub use partition::Partition;
 pub use pause::Pause;
-pub use plan::{BEGINS_AT, Epoch, FaultId, Planned};
+pub use plan::{BEGINS_AT, Epoch, FaultId, Planned, WRITTEN};
 use plan::{Draw, Drawn, Phases};
 pub use planning::{NamedVolume, Planning, ServiceGroup, Upgraded, VolumePlaces, fault_chains};
 use planning::{aimed, disks_at_risk};
@@ -248,6 +249,8 @@ pub struct Faults {
     pub effects: Vec<Effect>,
     /// When the phase of faults begins and ends.
     phases: Phases,
+    /// When the plan was drawn last, and for which phase.
+    last_drawn: (SimTime, Phases),
     /// Machines without power.
     dark: BTreeMap<MachineId, power_failure::Dark>,
     /// The entries by which machines stand still.
