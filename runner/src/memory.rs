@@ -19,6 +19,9 @@ const WHOLE: u64 = 4;
 /// More than this share of the budget used, in parts of [`FULL`], and what is only kept for speed is given up.
 const NEAR: u64 = 4;
 const FULL: u64 = 5;
+/// What is kept for speed alone has at most so many bytes, and this part of the budget.
+const MOST_FOR_SPEED: u64 = 512 << 20;
+const FOR_SPEED: u64 = 16;
 /// The frame store has 64 GiB of addresses; some are needed beside the worlds.
 const MOST: u64 = 56 << 30;
 /// How often a [`Guard`] looks.
@@ -55,6 +58,11 @@ impl Budget {
              `mem_limit` of a service lets it have less",
             self.bytes >> 20
         )
+    }
+
+    /// How much may be kept for speed alone now.
+    pub fn for_speed(self) -> u64 {
+        if self.pressure() == Pressure::None { MOST_FOR_SPEED.min(self.bytes / FOR_SPEED) } else { 0 }
     }
 
     /// How close it is to its end now.
@@ -166,6 +174,11 @@ impl Guard {
         let spawned = std::thread::Builder::new().name("memory".into()).spawn(watch);
         spawned.map_err(|e| Failure::environment(format!("no thread to watch over memory: {e}")))?;
         Ok(Guard { budget, over, ended })
+    }
+
+    /// What it watches over.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// Why the run was interrupted, if it was for this.

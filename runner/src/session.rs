@@ -32,6 +32,7 @@ use bloodhound_sim::{Digest, Ended, Machine, MachineError, World, timeline};
 use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
 
+pub use logs::Ending;
 pub use numbered::Numbered;
 
 use crate::bundle::{self, Bundle, ProjectFiles};
@@ -342,8 +343,6 @@ pub struct Worker {
     meter: Meter,
     /// The coverage that its runs count for, if any.
     measuring: Option<Arc<Measuring>>,
-    /// Runs end when this virtual time is over, whatever is still to come of them.
-    until: SimTime,
 }
 
 impl Worker {
@@ -391,7 +390,7 @@ impl Worker {
         }
         let meter = Meter::default();
         machine.set_meter(meter.look());
-        Ok(Worker { machine, session, platform: *chosen, meter, measuring, until: SimTime::MAX })
+        Ok(Worker { machine, session, platform: *chosen, meter, measuring })
     }
 
     /// Sets the breakpoints that the command line asks for.
@@ -492,9 +491,7 @@ impl Worker {
         self.learn_profile()?;
         // What a run that is made again begins from. Its frames are shared with the snapshot, if there is one, as they are now.
         let booted = self.machine.snapshot()?;
-        let until = self.until;
-        let ended =
-            self.carry_out(&booted, Some(seed), |machine| machine.run(|w| is_done(w) || w.now > until))?;
+        let ended = self.carry_out(&booted, Some(seed), |machine| machine.run(is_done))?;
         self.ended(seed, ended)
     }
 

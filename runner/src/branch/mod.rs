@@ -8,19 +8,20 @@
 
 pub mod check;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Log, Mode};
+use bloodhound_decisions::{Log, Made, Mode, Part, Site};
 use bloodhound_frames::FRAME_SIZE;
 use bloodhound_sim::event::Listener;
 use bloodhound_sim::world::FindingKind;
 use bloodhound_sim::{Ended, Machine, MachineError, World};
 
 use crate::exit;
-use crate::session::{Failure, Outcome, Worker, host_failure, is_done};
+use crate::session::{Ending, Failure, Outcome, Worker, host_failure, is_done};
 
 /// What a point holds besides the pages that its run has touched since the one before, about, in bytes: what the simulation keeps of nodes, tasks, files and connections.
 const BESIDES: u64 = 256 << 10;
@@ -36,6 +37,8 @@ pub struct Point {
     pub log: Arc<Log>,
     /// The digest of all until then.
     pub digest: String,
+    /// How many choices of the run were kept until then, if somebody hears of them.
+    kept: usize,
     /// It is the end of the boot.
     is_ready: bool,
     /// What it holds that the point before it does not.
@@ -112,6 +115,8 @@ struct Stops<'a> {
     /// The log that it follows, as it was given.
     given: Log,
     used_before: i64,
+    /// The run ends when this time is over.
+    until: SimTime,
     moments_only: bool,
     moments: Vec<SimTime>,
     taken: Vec<Arc<Point>>,
@@ -120,7 +125,8 @@ struct Stops<'a> {
 impl<'a> Stops<'a> {
     fn new(wanted: &'a [SimTime], given: &Log, moments_only: bool) -> Stops<'a> {
         let (moments, taken) = (Vec::new(), Vec::new());
-        Stops { wanted, given: given.clone(), used_before: 0, moments_only, moments, taken }
+        let until = SimTime::MAX;
+        Stops { wanted, given: given.clone(), used_before: 0, until, moments_only, moments, taken }
     }
 
     /// Runs until it is over.
@@ -146,12 +152,14 @@ impl<'a> Stops<'a> {
             }
             while left.next_if(|stop| *stop <= now).is_some() {}
         }
-        machine.run(is_done)
+        machine.run(|world| is_done(world) || world.now > self.until)
     }
 
     fn take(&mut self, machine: &mut Machine) -> Result<Point, MachineError> {
         let mut world = machine.snapshot()?;
+        let kept = world.decisions.kept();
         world.decisions.listen(false);
+        world.decisions.take_made();
         let log = world.decisions.log();
         // Switches that were drawn are drawn again.
         let log = match log.switches == self.given.switches {
@@ -166,11 +174,29 @@ impl<'a> Stops<'a> {
             steps: world.steps,
             log,
             digest: world.digest.to_string(),
+            kept,
             is_ready: false,
             held: touched + BESIDES,
             world: Arc::new(world),
         })
     }
+}
+
+/// What a run gave, and the choices of it.
+pub type WithChoices = (Outcome, Vec<Made>);
+
+/// Puts choices that were made for the plan of faults in the place of those that the same drawings made before.
+fn put_in_place(made: &mut Vec<Made>, drawn: Vec<Made>) {
+    let times: BTreeSet<u64> = drawn.iter().map(|made| made.at).collect();
+    let of_plan = |made: &Made| {
+        times.contains(&made.at)
+            && made.choice.part == Part::Run
+            && matches!(made.choice.site, Site::Fault { .. } | Site::Swarm { .. })
+    };
+    let place = made.iter().position(of_plan).unwrap_or(0);
+    let behind = made.split_off(place);
+    made.extend(drawn);
+    made.extend(behind.into_iter().filter(|made| !of_plan(made)));
 }
 
 impl Worker {
@@ -182,6 +208,7 @@ impl Worker {
             steps: booted.steps,
             log: Arc::new(log),
             digest: booted.digest.to_string(),
+            kept: 0,
             is_ready: true,
             held: BESIDES,
             world: booted.clone(),
@@ -220,6 +247,60 @@ impl Worker {
         let ended = self.carry_out(&beginning, begins, run).map_err(host_failure)?;
         let outcome = self.ended(seed, ended).map_err(host_failure)?;
         Ok(Ran { outcome, moments: stops.moments, points: stops.taken })
+    }
+
+    /// Runs what a log says from a booted world, until this virtual time, and takes points at moments of it ([`Wish::stops`]). Returns its choices as well.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn run_log_with_points(
+        &mut self,
+        booted: &Arc<World>,
+        log: Log,
+        (until, wanted): (SimTime, &[SimTime]),
+    ) -> Result<(WithChoices, Vec<Arc<Point>>), Failure> {
+        let seed = log.seed;
+        let ready = self.ready(booted, seed);
+        crate::bug::doing(format!("seed {seed}"));
+        let mut stops = Stops { until, ..Stops::new(wanted, &log, false) };
+        let mut beginning = ready.beginning(log)?;
+        beginning.decisions.listen(true);
+        self.machine.restore(beginning.clone());
+        self.learn_profile().map_err(host_failure)?;
+        let run = |machine: &mut Machine| stops.run(machine, ready.at);
+        let ended = self.carry_out(&beginning, Some(seed), run).map_err(host_failure)?;
+        let outcome = self.ended(seed, ended).map_err(host_failure)?;
+        Ok(((outcome, self.take_choices()), stops.taken))
+    }
+
+    /// Runs from a point what a log says, until it has come to this end, for a caller that knows that its run is the same until the point, but for entries of the plan of faults
+    /// (`faults_differ`), which is looked at here. `made`: the choices of the run of the point. `None`: it is another run, as far as can be seen.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn run_log_from(
+        &mut self,
+        from: &Point,
+        (log, faults_differ): (Log, bool),
+        made: &[Made],
+        ending: &Ending,
+    ) -> Result<Option<WithChoices>, Failure> {
+        let seed = log.seed;
+        crate::bug::doing(format!("seed {seed} from {}", from.at));
+        let mut beginning = World::clone(&from.world);
+        if beginning.decisions.turn_to(log, Mode::Lenient, from.at.0).is_err() {
+            return Ok(None);
+        }
+        let mut until_here = made[..from.kept].to_vec();
+        if faults_differ {
+            let Ok(drawn) = beginning.plan_again(self.machine.scenario()) else { return Ok(None) };
+            put_in_place(&mut until_here, drawn);
+        }
+        beginning.decisions.listen(true);
+        self.machine.restore(beginning.clone());
+        let outcome = self.run_until(&beginning, (seed, false), ending).map_err(host_failure)?;
+        until_here.extend(self.take_choices());
+        Ok(Some((outcome, until_here)))
     }
 
     /// The point again, from the end of its boot: for one that was given up, of which its log and its time were kept.

@@ -16,9 +16,9 @@ use crate::session::Session;
 use crate::{boots, run};
 
 /// A worker with a stack that has booted.
-struct Subject {
-    worker: Worker,
-    booted: Arc<World>,
+pub(crate) struct Subject {
+    pub(crate) worker: Worker,
+    pub(crate) booted: Arc<World>,
 }
 
 impl Subject {
@@ -30,14 +30,23 @@ impl Subject {
         Subject { worker, booted }
     }
 
-    fn example(config: &str, wanted: Wanted) -> Subject {
+    pub(crate) fn example(config: &str, wanted: Wanted) -> Subject {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/distributed-kv");
         assert!(dir.join("bin/distributed-kv").exists(), "run examples/build.sh first (test.sh does)");
         Subject::new(&dir.join(config), wanted)
     }
 
-    fn log(&self, seed: u64) -> Log {
+    pub(crate) fn log(&self, seed: u64) -> Log {
         Log::new(self.booted.decisions.log().boot_seed, seed)
+    }
+
+    /// Runs a log from the boot on, with its choices.
+    pub(crate) fn run_from_boot(&mut self, log: Log) -> crate::shrink::pool::Ran {
+        let worker = &mut self.worker;
+        worker.restore(&self.booted);
+        worker.listen_to_choices();
+        let outcome = worker.run_log_until(log, &Ending::at(SimTime::MAX)).expect("a run");
+        crate::shrink::pool::Ran { outcome, made: worker.take_choices() }
     }
 
     /// Goes on from a point by a log. With the choices since then.

@@ -132,7 +132,8 @@ impl Shrinking<'_> {
         let stop = Stop::after(share + GRACE, self.signal.clone());
         let guard = Guard::start(self.memory, stop.flag.clone())?;
         let out = dir.join(finding::SHRUNK);
-        let limits = Limits { runs: RUNS, deadline: Some(Instant::now() + share), workers: cpus::jobs() };
+        let deadline = Some(Instant::now() + share);
+        let limits = Limits { runs: RUNS, deadline, workers: cpus::jobs(), memory: self.memory };
         let order = Order {
             session: self.session.clone(),
             afresh: &|| Ok(self.session.clone()),

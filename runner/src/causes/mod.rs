@@ -30,6 +30,7 @@ use crate::platform::Chosen;
 use crate::run::fail;
 use crate::session::{Failure, Session};
 use crate::shrink::pool::Pool;
+use crate::shrink::starts::Starts;
 use crate::shrink::{OfFinding, Ready, case};
 use crate::{cli, exit};
 
@@ -75,7 +76,7 @@ fn causes(args: &Args) -> Result<u8, Failure> {
     }
     let Ready { session, chosen, interrupt, guard, workers } = args.of.ready(&record)?;
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
-    let pool = Pool::new(session.clone(), chosen, (interrupt, deadline), &log, workers)?;
+    let pool = Pool::new(session.clone(), chosen, (interrupt, deadline, guard.budget()), &log, workers)?;
     let target = Target::of(&record);
     output::eprint(&format!("bloodhound: causes of seed {}: {target}\n", record.seed));
     let runs = Runs {
@@ -85,6 +86,8 @@ fn causes(args: &Args) -> Result<u8, Failure> {
         made: 1,
         budget: args.runs,
         late: false,
+        starts: Starts::default(),
+        near: None,
     };
     let mut search = Search { session: &session, chosen: &chosen, record: &record, runs };
     let told = search.all(log, source).map_err(|failure| guard.explain(failure))?;
@@ -132,6 +135,7 @@ impl<'a> Search<'a> {
         let watched = self.finding(&log)?;
         let is_shrunk = !log.plain.is_empty();
         let (base, reduced) = if is_shrunk { (self.base(watched)?, None) } else { self.reduced(watched)? };
+        self.runs.near = Some(base.near());
         let known = self.known(&base)?;
         let runs = self.runs.made;
         let failing = self.again(base.log.clone(), &End::Fails, None)?;

@@ -1,7 +1,8 @@
 //! The runs of a search for causes: logs are run, within a budget, and each ends in one of four ways.
 //!
 //! Key types: [`Runs`], [`End`], [`Base`] (the failing run that everything is compared with). Rounds are answered in order, so what comes of them is a
-//! function of the finding and of the budget. A future is a log with an epoch, run from the boot's end: [`Runs::judge`] is the one place that runs them.
+//! function of the finding and of the budget. A future is a log with an epoch. What is the failing run until a moment begins at a snapshot of it (`shrink::starts`):
+//! [`Runs::judge`] is the one place that runs logs.
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Log, Made};
@@ -9,10 +10,11 @@ use bloodhound_sim::faults::{Effect, Planned};
 
 use crate::group::Group as Target;
 use crate::plan::Property;
-use crate::session::{Failure, Outcome, Stopped};
+use crate::session::{Ending, Failure, Outcome, Stopped};
 use crate::shrink::case::services_ready;
 use crate::shrink::pool::{Pool, Ran};
 use crate::shrink::search::interrupted;
+use crate::shrink::starts::Starts;
 
 /// So many runs are kept in memory at the same time.
 const ROUND: usize = 8;
@@ -58,6 +60,10 @@ pub struct Runs<'a> {
     pub budget: u32,
     /// The time is over.
     pub late: bool,
+    /// Where runs begin.
+    pub starts: Starts,
+    /// The failing run, once it is known, and when it fails: others are it until a moment, or but for a few choices.
+    pub near: Option<(Ran, SimTime)>,
 }
 
 impl Runs<'_> {
@@ -80,7 +86,8 @@ impl Runs<'_> {
                 return Ok(ends);
             }
             let wanted = round.len();
-            let rans = self.pool.round(round, SimTime::MAX)?;
+            let near = self.near.as_ref().map(|(ran, at)| (ran, *at));
+            let rans = self.pool.round(round, &self.ending(), (&mut self.starts, near))?;
             self.made += rans.len() as u32;
             self.late |= rans.len() < wanted;
             for ran in &rans {
@@ -105,10 +112,17 @@ impl Runs<'_> {
     /// # Errors
     /// As [`Runs::judge`].
     pub fn look(&mut self, log: Log) -> Result<(Ran, End), Failure> {
-        let ran = self.pool.look(log, SimTime::MAX)?;
+        let ran = self.pool.look(log, Ending::at(SimTime::MAX))?;
         self.made += 1;
         let end = self.end(&ran.outcome)?;
         Ok((ran, end))
+    }
+
+    /// Runs come to their end, unless they fail in the same way before: nothing else is asked of them then.
+    fn ending(&self) -> Ending {
+        let Some((near, at)) = &self.near else { return Ending::at(SimTime::MAX) };
+        let took = at.since(services_ready(&near.outcome).unwrap_or_default());
+        Ending::when_violated(SimTime::MAX, (*at, took), &self.target)
     }
 
     fn end(&self, outcome: &Outcome) -> Result<End, Failure> {
@@ -132,6 +146,12 @@ pub struct Base {
 }
 
 impl Base {
+    /// The run, with its choices, and when it fails.
+    pub fn near(&self) -> (Ran, SimTime) {
+        let made = self.choices.iter().map(|(at, made)| Made { at: at.0, ..*made }).collect();
+        (Ran { outcome: self.ran.outcome.clone(), made }, self.until)
+    }
+
     /// The base of a run that fails; `None` if it does not.
     pub fn new(ran: Ran, choices: Vec<(SimTime, Made)>, target: &Target) -> Option<Base> {
         let until = target.violated(&ran.outcome)?.at;

@@ -30,6 +30,16 @@ impl Worker {
         mut run: impl FnMut(&mut Machine) -> Result<Ended, MachineError>,
     ) -> Result<Ended, MachineError> {
         self.machine.set_suspicious(true);
+        self.carry_on(beginning, seed, &mut run)
+    }
+
+    /// The same again, of a run that has come under suspicion.
+    pub(crate) fn carry_on(
+        &mut self,
+        beginning: &World,
+        seed: Option<u64>,
+        run: &mut impl FnMut(&mut Machine) -> Result<Ended, MachineError>,
+    ) -> Result<Ended, MachineError> {
         loop {
             if let Some(seed) = seed {
                 self.machine.world.decisions.begin_run(seed);

@@ -288,6 +288,13 @@ pub struct Done<'a> {
     pub out: Element,
 }
 
+impl Done<'_> {
+    /// The choice that leaves it out.
+    pub fn choice(&self) -> Choice {
+        in_run(left_out(self.worker, self.nth))
+    }
+}
+
 /// The operations of the clients, by key and then in order of time: each is replaced by a wait that is as long.
 pub fn operations(outcome: &Outcome) -> Vec<Done<'_>> {
     let Some(DriverConfig::Http(config)) = &outcome.scenario.workload else { return Vec::new() };

@@ -20,7 +20,7 @@ pub(super) const FEW_OPERATIONS: usize = 10;
 impl Search<'_> {
     /// Leaves out halves, quarters and so on of the faults with other draws if there are many, and then single ones.
     pub(super) fn lucky_faults(&mut self) -> Result<(), Failure> {
-        let (begun, most) = (self.runs, LUCK.min(self.left() / 4));
+        let (begun, most) = (self.runs, LUCK.min(self.part(4)));
         let count = case::faults(&self.ran).len();
         let mut size = if count > 2 * FEW { count / 2 } else { 1 };
         while size > 0
@@ -50,7 +50,7 @@ impl Search<'_> {
 
     /// Leaves out halves, quarters and so on of the operations with other draws, where more are left than a reader would like.
     pub(super) fn lucky_operations(&mut self) -> Result<(), Failure> {
-        let (begun, most) = (self.runs, LUCK.min(self.left() / 2));
+        let (begun, most) = (self.runs, LUCK.min(self.part(2)));
         let mut size = case::operations_out(&self.ran).len() / 2;
         while size > 0 {
             let elements = case::operations_out(&self.ran);

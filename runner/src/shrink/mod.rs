@@ -11,6 +11,7 @@ pub mod order;
 mod plain;
 pub mod pool;
 pub mod search;
+pub mod starts;
 pub mod story;
 mod times;
 
@@ -115,8 +116,12 @@ fn shrink(args: &Args) -> Result<u8, Failure> {
         (None, Some(_)) => None,
         (None, None) => Some(TIME),
     };
-    let limits =
-        Limits { runs: args.runs.unwrap_or(RUNS), deadline: time.map(|time| started + time), workers };
+    let limits = Limits {
+        runs: args.runs.unwrap_or(RUNS),
+        deadline: time.map(|time| started + time),
+        workers,
+        memory: guard.budget(),
+    };
     let record = stored.record.clone();
     // With nothing of what the search has seen: its inputs are those of the last runs alone.
     let afresh = || args.of.again.session(&record).map(Arc::new);

@@ -251,9 +251,9 @@ impl Search<'_> {
         let many = case::operations_out(&self.ran).len() > FEW_OPERATIONS;
         if many && calls_met(&self.ran.made) {
             // Of what calls meet only that which matters is moved.
-            self.hits(self.left() / 4)?;
+            self.hits(self.part(4))?;
         }
-        let (begun, most) = (self.runs, MOST.min(self.left() / 2));
+        let (begun, most) = (self.runs, MOST.min(self.part(2)));
         let mut concerned = Some(self.of_violation());
         let mut size = case::operations_out(&self.ran).len() / 2;
         while size > 0 && !self.met().0.is_empty() {

@@ -15,8 +15,9 @@ use super::story::{self, Told};
 use super::times::Window;
 use crate::finding::{self, Record, Stored};
 use crate::group::Group as Target;
+use crate::memory::Budget;
 use crate::platform::{self, Chosen};
-use crate::session::{Failure, Outcome, Session, Worker};
+use crate::session::{Ending, Failure, Outcome, Session, Worker};
 use crate::{bug, exit, output};
 
 /// Runs at the same time are of use up to here: a round has no more.
@@ -33,6 +34,8 @@ pub struct Limits {
     pub deadline: Option<Instant>,
     /// Runs at the same time.
     pub workers: usize,
+    /// What they may use.
+    pub memory: Budget,
 }
 
 /// A finding that is to be shrunk.
@@ -107,10 +110,10 @@ impl Order<'_> {
 
     /// Runs the finding again, and searches.
     fn search(&self, target: &Target, record: &Record, log: Log) -> Result<Found, Failure> {
-        let Limits { runs, deadline, workers } = self.limits;
+        let Limits { runs, deadline, workers, memory } = self.limits;
         let workers = workers.clamp(1, WORKERS);
         let pool_on = |chosen| {
-            let stops = (self.interrupt.clone(), deadline);
+            let stops = (self.interrupt.clone(), deadline, memory);
             Pool::new(self.session.clone(), chosen, stops, &log, workers)
         };
         let mut pool = pool_on(self.chosen)?;
@@ -119,7 +122,7 @@ impl Order<'_> {
             let text = "the time was over before the finding was run again: nothing is written";
             return Err(Failure { code: exit::INCONCLUSIVE, text: text.into() });
         }
-        let ran = pool.look(log.clone(), SimTime::MAX)?;
+        let ran = pool.look(log.clone(), Ending::at(SimTime::MAX))?;
         finding::as_recorded(&ran.outcome, record, "shrink")?;
         let took = begun.elapsed();
         // Where time is limited the search is made on the faster platform, if the run is the same one there. The last runs are made on the chosen one.
@@ -127,7 +130,7 @@ impl Order<'_> {
         if worth
             && let Some(faster) = platform::faster(&self.chosen)
             && let Ok(there) = pool_on(faster)
-            && let Ok(again) = there.look(log.clone(), SimTime::MAX)
+            && let Ok(again) = there.look(log.clone(), Ending::at(SimTime::MAX))
             && again.outcome.digest == ran.outcome.digest
         {
             if self.says {

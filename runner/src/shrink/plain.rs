@@ -152,7 +152,7 @@ impl Search<'_> {
             vec![Edit::Set(*choice, Override { bound: made.bound, value: 0 })]
         };
         let elements: Vec<Element> = parameters.iter().map(plain).collect();
-        self.smallest_of("amounts", &base, &elements, self.left() / 2)?;
+        self.smallest_of("amounts", &base, &elements, self.part(2))?;
         for (choice, _) in parameters.iter().filter(|(_, asked)| case::is_amount(asked)) {
             for _ in 0..HALVINGS {
                 let made = self.ran.made.iter().find(|made| made.choice == *choice && made.value > 1);

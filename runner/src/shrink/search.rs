@@ -22,9 +22,10 @@ use super::case::{self, Element};
 use super::luck::FEW_OPERATIONS;
 use super::plain::SURPRISES;
 use super::pool::{Pool, Ran};
+use super::starts::Starts;
 use super::times::Window;
 use crate::group::Group as Target;
-use crate::session::{Failure, Violation};
+use crate::session::{Ending, Failure, Violation};
 use crate::{exit, output};
 
 /// How many runs a round has.
@@ -40,6 +41,8 @@ const FAULTS: u32 = 60;
 const NETWORK: u32 = 70;
 pub(super) const OPERATIONS: u32 = 90;
 const WHOLE: u32 = 100;
+/// So many runs tell how long one takes.
+const PACED: u128 = 8;
 /// So often other draws may be of no use, before no more are tried.
 const VAIN: u32 = 8;
 /// Runs that failed and may be looked at next.
@@ -73,6 +76,8 @@ pub struct Search<'a> {
     pub(super) shared: u32,
     /// When the search began and has to end, if that is limited.
     pub time: Option<(Instant, Instant)>,
+    /// How many runs had been made at this moment: how many the time allows is told by those since then.
+    paced: (Instant, u32),
     pub dimensions: Vec<Dimension>,
     /// It says on standard error how far it is.
     says: bool,
@@ -84,6 +89,8 @@ pub struct Search<'a> {
     pub drawn_anew: bool,
     /// Other draws that were tried.
     pub(super) tries: u64,
+    /// Where candidates begin.
+    starts: Starts,
     /// Runs that failed, the last one first.
     failed: Vec<(Log, Ran)>,
     /// When faults may begin, as far as [`Search::times`] has found out.
@@ -105,12 +112,14 @@ impl<'a> Search<'a> {
             late: false,
             shared: 0,
             time: None,
+            paced: (Instant::now(), 1),
             dimensions: Vec::new(),
             says,
             whole: true,
             others: 0,
             drawn_anew: false,
             tries: 0,
+            starts: Starts::default(),
             failed: Vec::new(),
             windows: Vec::new(),
             settled: BTreeMap::new(),
@@ -168,7 +177,7 @@ impl<'a> Search<'a> {
         // A fault that comes just in time is too late in a run in which packets come at other times.
         let in_time = !self.is_plain();
         if in_time {
-            self.narrow_times(self.left() / 4)?;
+            self.narrow_times(self.part(4))?;
             self.plainest()?;
         }
         self.concerned()?;
@@ -179,7 +188,7 @@ impl<'a> Search<'a> {
         }
         self.share(NETWORK);
         // Which mishaps of packets matter: with few of them operations are left out more easily.
-        self.surprises("network", &[Concern::Network], self.left() / 3)?;
+        self.surprises("network", &[Concern::Network], self.part(3))?;
         self.share(OPERATIONS);
         self.concerned()?;
         self.moved_operations()?;
@@ -187,10 +196,10 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         // What an operation does to the packets behind it may be all that it is needed for: the rest of the budget is for a plainer run.
-        self.operations(self.left() / 2)?;
+        self.operations(self.part(2))?;
         if !in_time && case::operations_out(&self.ran).len() > FEW_OPERATIONS {
-            self.narrow_times(self.left() / 4)?;
-            self.operations(self.left() / 2)?;
+            self.narrow_times(self.part(4))?;
+            self.operations(self.part(2))?;
         }
         self.lucky_operations()
     }
@@ -209,7 +218,7 @@ impl<'a> Search<'a> {
     /// they can be, and when clients do little, the rest happens at other times, and another part of the faults may be enough.
     fn untangle(&mut self) -> Result<(), Failure> {
         self.hits(self.budget)?;
-        self.plain(self.left() / 8)?;
+        self.plain(self.part(8))?;
         self.parameters()?;
         self.faults(self.budget)?;
         self.concerned()?;
@@ -242,7 +251,7 @@ impl<'a> Search<'a> {
     /// Makes the choices of network and scheduler plain, with at most so many runs for each.
     fn plain(&mut self, most: u32) -> Result<(), Failure> {
         for (name, concern) in SURPRISES {
-            self.surprises(name, &[concern], most.min(self.left() / 2))?;
+            self.surprises(name, &[concern], most.min(self.part(2)))?;
         }
         Ok(())
     }
@@ -262,14 +271,36 @@ impl<'a> Search<'a> {
     /// # Errors
     /// What the host says; interrupted.
     pub fn until_its_end(&mut self) -> Result<Option<Ran>, Failure> {
-        let log = (*self.ran.outcome.decisions).clone();
-        let ran = self.pool.look(log, SimTime::MAX)?;
-        self.runs += 1;
-        Ok(self.target.violated(&ran.outcome).is_some().then_some(ran))
+        let whole = self.ran.outcome.decisions.clone();
+        let mut logs = vec![(*whole).clone()];
+        // What comes behind the violation was not looked at. Where there was no time left to cut it off, it is done here.
+        if let Some(violation) = self.violation() {
+            let cut = case::cut(&self.ran.outcome, &whole, violation.at.after(1));
+            logs.extend((cut != *whole).then_some(cut));
+        }
+        while let Some(log) = logs.pop() {
+            let ran = self.pool.look(log, Ending::at(SimTime::MAX))?;
+            self.runs += 1;
+            if self.target.violated(&ran.outcome).is_some() {
+                return Ok(Some(ran));
+            }
+        }
+        Ok(None)
     }
 
     pub(super) fn left(&self) -> u32 {
         if self.late { 0 } else { self.budget.saturating_sub(self.runs) }
+    }
+
+    /// This part of the runs that are left, of which the time may allow fewer than the budget: a dimension must not take all of it from those behind.
+    pub(super) fn part(&self, of: u32) -> u32 {
+        let made = u128::from(self.runs - self.paced.1);
+        let in_time = self.time.filter(|_| made >= PACED).map(|(_, end)| {
+            let (spent, left) = (self.paced.0.elapsed(), end.saturating_duration_since(Instant::now()));
+            left.as_nanos() * made / spent.as_nanos().max(1)
+        });
+        let in_time = in_time.map_or(u32::MAX, |runs| u32::try_from(runs).unwrap_or(u32::MAX));
+        self.left().min(in_time) / of
     }
 
     /// How the best run fails.
@@ -285,6 +316,14 @@ impl<'a> Search<'a> {
         let Some(at) = self.violation().map(|violation| violation.at) else { return SimTime::MAX };
         let took = at.0.saturating_sub(case::ready(&self.ran.outcome).0);
         at.after(SLACK).after(took / 4)
+    }
+
+    /// When a candidate ends: when it has failed, which most of those do that fail about when the best run does, or at that time.
+    fn ending(&self) -> Ending {
+        let until = self.until();
+        let Some(at) = self.violation().map(|violation| violation.at) else { return Ending::at(until) };
+        let took = at.0.saturating_sub(case::ready(&self.ran.outcome).0);
+        Ending::when_violated(until, (at, took), &self.target)
     }
 
     /// Ends workload and faults where the violation is, or a little later, so that a candidate may fail later.
@@ -434,7 +473,10 @@ impl<'a> Search<'a> {
 
     /// Runs these logs; fewer if the time is over. Those that fail may be looked at next.
     pub(super) fn round(&mut self, logs: &[Log]) -> Result<Vec<Ran>, Failure> {
-        let rans = self.pool.round(logs.to_vec(), self.until())?;
+        let ending = self.ending();
+        let near = self.failed.first().map_or(&self.ran, |(_, ran)| ran);
+        let near = self.target.violated(&near.outcome).map(|violation| (near, violation.at));
+        let rans = self.pool.round(logs.to_vec(), &ending, (&mut self.starts, near))?;
         self.late |= rans.len() < logs.len();
         for (log, ran) in logs.iter().zip(&rans) {
             if self.target.violated(&ran.outcome).is_some() {
@@ -459,7 +501,7 @@ impl<'a> Search<'a> {
             Some(place) => self.failed.swap_remove(place).1,
             None => {
                 self.runs += 1;
-                self.pool.look(log, self.until())?
+                self.pool.look(log, self.ending())?
             }
         };
         if self.target.violated(&ran.outcome).is_none() {

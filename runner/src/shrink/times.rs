@@ -214,7 +214,7 @@ impl Search<'_> {
         let rans = self.round(&logs)?;
         self.runs += rans.len() as u32;
         let fails = |(ran, at): (&Ran, SimTime)| {
-            self.target.violated(&ran.outcome).is_some() && begin_in(&ran.outcome, id) == Some(at)
+            self.target.violated(&ran.outcome).is_some() && begins_at(&ran.outcome, id, at)
         };
         Ok(rans.iter().zip(times).map(fails).collect())
     }
@@ -240,7 +240,7 @@ impl Search<'_> {
         }
         let Some(log) = case::beginning_at(&self.ran.outcome, id, to) else { return Ok(Move::Passes) };
         let before = self.ran.clone();
-        if self.look(log)? && self.begin(id) == Some(to) {
+        if self.look(log)? && begins_at(&self.ran.outcome, id, to) {
             return Ok(Move::Fails);
         }
         self.ran = before;
@@ -251,6 +251,11 @@ impl Search<'_> {
     fn begin(&self, id: FaultId) -> Option<SimTime> {
         begin_in(&self.ran.outcome, id)
     }
+}
+
+/// Whether a fault has begun at a time in a run, or the run has ended before it, as one does when it has failed.
+fn begins_at(outcome: &Outcome, id: FaultId, at: SimTime) -> bool {
+    begin_in(outcome, id) == Some(at) || outcome.virtual_time < at
 }
 
 /// When a fault began in a run.
