@@ -493,15 +493,27 @@ impl<'a> Search<'a> {
         Ok(rans.iter().map(|ran| self.target.violated(&ran.outcome).is_some()).collect())
     }
 
+    /// A candidate that ended when it had failed, as long as candidates may run: what comes behind the violation is left out as well, for a later one of them may fail by it.
+    /// As it was if the time is over.
+    fn to_its_end(&mut self, log: Log, ran: Ran) -> Result<Ran, Failure> {
+        let until = self.until();
+        let near = self.target.violated(&ran.outcome).map(|violation| (&ran, violation.at));
+        let whole = self.pool.round(vec![log], &Ending::at(until), (&mut self.starts, near))?.pop();
+        Ok(whole.unwrap_or(ran))
+    }
+
     /// Looks at the run of a log: if it fails, it is from now on the run that is made smaller. One that has failed before need not be run again; any other
     /// is run whatever the time is, for what has been found by then would be lost otherwise.
     pub(super) fn look(&mut self, log: Log) -> Result<bool, Failure> {
         let known = self.failed.iter().position(|(failed, _)| *failed == log);
         let ran = match known {
-            Some(place) => self.failed.swap_remove(place).1,
+            Some(place) => {
+                let (log, ran) = self.failed.swap_remove(place);
+                self.to_its_end(log, ran)?
+            }
             None => {
                 self.runs += 1;
-                self.pool.look(log, self.ending())?
+                self.pool.look(log, Ending::at(self.until()))?
             }
         };
         if self.target.violated(&ran.outcome).is_none() {
