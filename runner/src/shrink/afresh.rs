@@ -27,6 +27,8 @@ const DRAWS: usize = 8 * ROUND;
 const PARTS: [u64; 4] = [16, 8, 4, 2];
 /// With fewer runs left, those are for the run that the search has.
 const WORTH: u32 = 6 * DRAWS as u32;
+/// The same for those for which there seems to be time: with fewer, none is found that can be made small.
+const WORTH_IN_TIME: u32 = 2 * DRAWS as u32;
 /// So many other runs may be made smaller.
 const MOST: u32 = 3;
 
@@ -68,7 +70,7 @@ impl Search<'_> {
 
     /// Makes another run smaller that fails in the same way, with at most half of the runs that are left. Whether that was of use; else the search goes on where it was.
     pub(super) fn another_run(&mut self, wanted: Wanted) -> Result<bool, Failure> {
-        while self.others < MOST && self.part(1) >= WORTH {
+        while self.others < MOST && self.left() >= WORTH && self.part(1) >= WORTH_IN_TIME {
             self.others += 1;
             let kept = Kept {
                 ran: self.ran.clone(),
@@ -79,7 +81,7 @@ impl Search<'_> {
                 shared: self.shared,
                 budget: self.budget,
             };
-            self.budget = self.runs + self.part(2);
+            self.budget = self.runs + self.left() / 2;
             self.share(OPERATIONS);
             let looked = self.afresh()?;
             if looked == Looked::Found {
@@ -130,7 +132,7 @@ impl Search<'_> {
         self.whole = true;
         let base = base_of(&self.first.outcome.decisions, case::ready(&self.first.outcome));
         for end in self.ends() {
-            if self.part(1) < 2 * DRAWS as u32 {
+            if self.left() < 2 * DRAWS as u32 {
                 return Ok(Looked::NotAll);
             }
             let other = case::cut(&self.first.outcome, &base, end);
