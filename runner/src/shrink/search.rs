@@ -495,7 +495,7 @@ impl<'a> Search<'a> {
 
     /// A candidate that ended when it had failed, as long as candidates may run: what comes behind the violation is left out as well, for a later one of them may fail by it.
     /// As it was if the time is over.
-    fn to_its_end(&mut self, log: Log, ran: Ran) -> Result<Ran, Failure> {
+    fn gone_on(&mut self, log: Log, ran: Ran) -> Result<Ran, Failure> {
         let until = self.until();
         let near = self.target.violated(&ran.outcome).map(|violation| (&ran, violation.at));
         let whole = self.pool.round(vec![log], &Ending::at(until), (&mut self.starts, near))?.pop();
@@ -509,7 +509,7 @@ impl<'a> Search<'a> {
         let ran = match known {
             Some(place) => {
                 let (log, ran) = self.failed.swap_remove(place);
-                self.to_its_end(log, ran)?
+                self.gone_on(log, ran)?
             }
             None => {
                 self.runs += 1;
