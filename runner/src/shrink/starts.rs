@@ -197,6 +197,22 @@ impl Times {
         let Site::Operation { worker, nth, .. } = choice.site else { return false };
         choice.site == bloodhound_workloads::http::left_out(worker, nth)
     }
+
+    /// Where snapshots are of use: before operations and faults, of which as many lie between one snapshot and the next.
+    fn stops(&self, until: u64) -> Vec<SimTime> {
+        let all = self.operations.values().chain(self.faults.values()).copied();
+        let mut times: Vec<u64> = all.filter(|at| (self.ready..until).contains(at)).collect();
+        times.sort_unstable();
+        let mut stops: Vec<SimTime> = (0..POINTS)
+            .filter_map(|nth| times.get(nth * times.len() / POINTS))
+            .flat_map(|at| BEFORE.map(|before| at.saturating_sub(before)))
+            .filter(|at| *at > self.ready)
+            .map(SimTime)
+            .collect();
+        stops.sort_unstable();
+        stops.dedup();
+        stops
+    }
 }
 
 impl Base {
@@ -269,24 +285,6 @@ impl Starts {
         let (until, faults_differ) = base.times.until(log)?;
         let points = base.points.partition_point(|point| point.at.0 < until);
         (points > 0).then(|| Start { base: base.clone(), points, faults_differ })
-    }
-}
-
-impl Times {
-    /// Where snapshots are of use: before operations and faults, of which as many lie between one snapshot and the next.
-    fn stops(&self, until: u64) -> Vec<SimTime> {
-        let all = self.operations.values().chain(self.faults.values()).copied();
-        let mut times: Vec<u64> = all.filter(|at| (self.ready..until).contains(at)).collect();
-        times.sort_unstable();
-        let mut stops: Vec<SimTime> = (0..POINTS)
-            .filter_map(|nth| times.get(nth * times.len() / POINTS))
-            .flat_map(|at| BEFORE.map(|before| at.saturating_sub(before)))
-            .filter(|at| *at > self.ready)
-            .map(SimTime)
-            .collect();
-        stops.sort_unstable();
-        stops.dedup();
-        stops
     }
 }
 
