@@ -159,7 +159,6 @@ impl<'a> Stops<'a> {
         let mut world = machine.snapshot()?;
         let kept = world.decisions.kept();
         world.decisions.listen(false);
-        world.decisions.take_made();
         let log = world.decisions.log();
         // Switches that were drawn are drawn again.
         let log = match log.switches == self.given.switches {
@@ -275,6 +274,7 @@ impl Worker {
 
     /// Runs from a point what a log says, until it has come to this end, for a caller that knows that its run is the same until the point, but for entries of the plan of faults
     /// (`faults_differ`), which is looked at here. `made`: the choices of the run of the point. `None`: it is another run, as far as can be seen.
+    /// The digest is that of the run from the boot on only if the plan stays as it is: it has a hash of all choices, those for the plan included.
     ///
     /// # Errors
     /// What the host says.

@@ -350,7 +350,7 @@ impl Decisions {
         self.trail
     }
 
-    /// Keeps choices from now on for [`Decisions::take_made`], or no longer. Those that are kept stay.
+    /// Keeps choices from now on for [`Decisions::take_made`], with those that are kept already; or no longer, and those are gone.
     pub fn listen(&mut self, on: bool) {
         let kept = self.made.take().unwrap_or_default();
         self.made = on.then_some(kept);
