@@ -216,8 +216,12 @@ impl Times {
 }
 
 impl Base {
-    /// A run that has left snapshots, of which the first ones are kept that hold so many bytes at most.
+    /// A run that has left snapshots, of which the first ones are kept that hold so many bytes at most; none of one that was given up.
     pub fn new(ran: Ran, mut points: Vec<Arc<Point>>, most: u64) -> Base {
+        // Of what is not known to the end, choices may be missing.
+        if ran.outcome.stopped.is_some() {
+            points.clear();
+        }
         let times = Times::of(&ran);
         let mut held = 0;
         // What one holds is counted at the first that holds it.
