@@ -299,7 +299,7 @@ fn packet(number: u64, packet: &Packet) -> Json {
             payload(data);
             fields["udp"] = json!(true);
         }
-        Body::Icmp(kind, proto) => {
+        Body::Icmp(kind, proto, _) => {
             fields["icmp"] = json!({"unreachable": format!("{kind:?}"), "of": format!("{proto:?}")});
         }
         Body::Raw(_, protocol, data) => {

@@ -108,7 +108,7 @@ fn carries(packet: &Packet) -> String {
             }
         }
         Body::Udp(_, bytes) | Body::Raw(_, _, bytes) => data(bytes),
-        Body::Icmp(kind, _) => format!("{kind:?} unreachable"),
+        Body::Icmp(kind, ..) => format!("{kind:?} unreachable"),
     }
 }
 

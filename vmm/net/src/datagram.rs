@@ -49,6 +49,25 @@ pub struct Sending {
     pub interface: u32,
     /// The data begins with the header of IP (IP_HDRINCL).
     pub has_header: bool,
+    /// No datagram longer than what the interface takes (IP_PMTUDISC_DO, IP_PMTUDISC_PROBE, IPV6_DONTFRAG).
+    pub unfragmented: bool,
+    /// Times of sending that are to be told.
+    pub times: Times,
+}
+
+/// Which times of sending the error queue is to tell of a datagram (SO_TIMESTAMPING).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Times {
+    /// When it is given to the queue of the interface (SOF_TIMESTAMPING_TX_SCHED).
+    pub scheduled: bool,
+    /// When it is given to the interface (SOF_TIMESTAMPING_TX_SOFTWARE).
+    pub sent: bool,
+    /// One by the hardware is asked for (SOF_TIMESTAMPING_TX_HARDWARE): there is none, but such datagrams are numbered as well.
+    pub hardware: bool,
+    /// Datagrams are numbered (SOF_TIMESTAMPING_OPT_ID).
+    pub numbered: bool,
+    /// Without the frame (SOF_TIMESTAMPING_OPT_TSONLY).
+    pub bare: bool,
 }
 
 impl Default for Sending {
@@ -63,6 +82,8 @@ impl Default for Sending {
             source: None,
             interface: 0,
             has_header: false,
+            unfragmented: false,
+            times: Times::default(),
         }
     }
 }
@@ -86,21 +107,59 @@ pub struct Datagram {
     pub peeked: bool,
 }
 
-/// What the error queue of a socket has (ip(7), IP_RECVERR).
+/// What the error queue of a socket has (ip(7), IP_RECVERR; SO_TIMESTAMPING).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Report {
-    /// The error.
-    pub error: Errno,
-    /// Type and code of the message of ICMP.
-    pub kind: [u8; 2],
-    /// Who reports it.
-    pub offender: IpAddr,
-    /// Where the packet went.
-    pub dst: IpAddr,
-    /// When the report came.
+    /// What it tells.
+    pub cause: Cause,
+    /// When it came.
     pub at: SimTime,
-    /// The beginning of what was sent.
+    /// The beginning of what was sent, or the frame.
     pub data: Bytes,
+}
+
+/// What a report tells.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// A message of ICMP (SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6).
+    Icmp {
+        /// The error.
+        error: Errno,
+        /// Type and code of the message.
+        kind: [u8; 2],
+        /// Who reports it.
+        offender: IpAddr,
+        /// Where the packet went.
+        dst: SocketAddr,
+        /// To whom the message came, and the interface by which it did.
+        came: (IpAddr, u32),
+    },
+    /// A datagram was too long for the interface (SO_EE_ORIGIN_LOCAL).
+    TooLong {
+        /// Where it was to go.
+        dst: SocketAddr,
+        /// What the interface takes.
+        mtu: u32,
+    },
+    /// The time of a datagram (SO_EE_ORIGIN_TIMESTAMPING).
+    Time {
+        /// It is that of being sent; of being scheduled otherwise.
+        sent: bool,
+        /// The number of the datagram; 0 where they have none.
+        number: u32,
+        /// Where it came from.
+        src: IpAddr,
+    },
+}
+
+impl Cause {
+    /// The error that becomes the socket's own: that of ICMP (`is_icmp_err_skb`).
+    pub(crate) fn error(&self) -> Option<Errno> {
+        match self {
+            Cause::Icmp { error, .. } => Some(*error),
+            _ => None,
+        }
+    }
 }
 
 /// A socket's membership in a multicast group, and of which sources it hears there (RFC 3678).

@@ -87,8 +87,12 @@ pub enum SockOpt {
     GroupAll(bool),
     /// IPV6_MULTICAST_ALL.
     GroupAll6(bool),
-    /// IP_RECVERR or IPV6_RECVERR.
+    /// IP_RECVERR.
     RecvErr(bool),
+    /// IPV6_RECVERR.
+    RecvErr6(bool),
+    /// SO_SELECT_ERR_QUEUE.
+    SelectErrQueue(bool),
     /// SO_BINDTODEVICE: number of the interface, 0 for all.
     Device(u32),
     /// SO_BUF_LOCK: whether the sizes of the send and the receive buffer stay as they are.
@@ -156,8 +160,12 @@ pub struct Options {
     pub group_all: bool,
     /// IPV6_MULTICAST_ALL.
     pub group_all6: bool,
-    /// IP_RECVERR or IPV6_RECVERR, which echo sockets follow.
+    /// IP_RECVERR.
     pub recverr: bool,
+    /// IPV6_RECVERR.
+    pub recverr6: bool,
+    /// SO_SELECT_ERR_QUEUE: poll(2) tells of the error queue by POLLPRI as well.
+    pub select_err_queue: bool,
 }
 
 impl Options {
@@ -198,6 +206,8 @@ impl Options {
             group_all: !v6,
             group_all6: true,
             recverr: false,
+            recverr6: false,
+            select_err_queue: false,
         }
     }
 }

@@ -108,8 +108,8 @@ pub enum Body {
     Tcp(Segment),
     /// A UDP datagram, unfragmented whatever its size, with what its receiver may ask of the IP header.
     Udp(Header, Bytes),
-    /// ICMP destination unreachable about a packet of the given protocol.
-    Icmp(Unreachable, Proto),
+    /// ICMP destination unreachable about a packet of the given protocol, with the data of a datagram.
+    Icmp(Unreachable, Proto, Bytes),
     /// What a raw socket or ICMP sends: fields of the header, protocol number, all that is behind the header. Ports are 0.
     Raw(Header, u8, Bytes),
 }
@@ -169,7 +169,8 @@ impl Packet {
                 let asks = !icmp || data.first() == Some(&echo);
                 asks.then(|| wire::report_raw(self, kind, src))
             }
-            body => body.proto().map(|proto| Body::Icmp(kind, proto)),
+            Body::Udp(header, data) => Some(Body::Icmp(kind, header.proto(), data.clone())),
+            Body::Tcp(_) => Some(Body::Icmp(kind, Proto::Tcp, Bytes::default())),
         }
     }
 
@@ -223,7 +224,7 @@ impl std::fmt::Display for Packet {
                 write!(f, " seq={} ack={} win={} len={}", s.seq, s.ack, s.window, s.payload.len())
             }
             Body::Udp(_, data) => write!(f, "UDP len={}", data.len()),
-            Body::Icmp(kind, proto) => write!(f, "ICMP {kind:?} unreachable ({proto:?})"),
+            Body::Icmp(kind, proto, _) => write!(f, "ICMP {kind:?} unreachable ({proto:?})"),
             Body::Raw(_, protocol, data) => write!(f, "IP protocol {protocol} len={}", data.len()),
         }
     }

@@ -213,6 +213,8 @@ pub(crate) struct Udp {
     pub(crate) names: Datagrams,
     /// Its error queue, which is charged like the other one.
     pub(crate) reports: VecDeque<Report>,
+    /// The number of the next datagram whose time is told (`sk_tskey`).
+    pub(crate) next_number: u32,
     /// Damaged datagrams of IPv4 and of IPv6 that a reader has found, for the counters.
     pub(crate) found_damaged: [u64; 2],
     /// What a raw socket has more.
@@ -373,7 +375,10 @@ impl Socket {
         ready.set(ReadyFlags::READ | ReadyFlags::RDHUP, c.shut_read);
         match &self.kind {
             Kind::Udp(udp) => {
-                ready.set(ReadyFlags::ERR, c.error.is_some() || !udp.reports.is_empty());
+                let fails = c.error.is_some() || !udp.reports.is_empty();
+                ready.set(ReadyFlags::ERR, fails);
+                // "EPOLLERR | (sock_flag(sk, SOCK_SELECT_ERR_QUEUE) ? EPOLLPRI : 0)" (datagram_poll).
+                ready.set(ReadyFlags::PRI, fails && c.opts.select_err_queue);
                 ready.set(ReadyFlags::READ, c.shut_read || !udp.queue.is_empty());
                 ready.insert(ReadyFlags::WRITE);
             }

@@ -9,6 +9,7 @@ mod demux;
 mod filter;
 mod group;
 mod raw;
+mod reports;
 mod tap;
 mod time;
 
@@ -185,6 +186,10 @@ impl Stack {
         let (kind, mut cx) = self.with_cx(id, now)?;
         check_option(option, cx.c)?;
         store_option(option, &mut cx);
+        if let (Kind::Udp(udp), SockOpt::RecvErr(false) | SockOpt::RecvErr6(false)) = (&mut *kind, option) {
+            // "if (!val) skb_queue_purge(&sk->sk_error_queue)" (do_ip_setsockopt).
+            while udp.pop_report().is_some() {}
+        }
         if let Kind::Conn(conn) = kind {
             match option {
                 SockOpt::NoDelay(true) | SockOpt::Cork(false) => conn.flush(&mut cx),
@@ -487,6 +492,8 @@ fn store_option(option: SockOpt, cx: &mut Cx<'_>) {
         SockOpt::GroupAll(on) => opts.group_all = on,
         SockOpt::GroupAll6(on) => opts.group_all6 = on,
         SockOpt::RecvErr(on) => opts.recverr = on,
+        SockOpt::RecvErr6(on) => opts.recverr6 = on,
+        SockOpt::SelectErrQueue(on) => opts.select_err_queue = on,
         SockOpt::Device(number) => opts.device = number,
         SockOpt::BufLock(locked) => [opts.sndbuf_locked, opts.rcvbuf_locked] = locked,
         SockOpt::UnicastInterface(number) => opts.unicast_interface = number,

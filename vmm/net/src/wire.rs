@@ -210,7 +210,7 @@ pub(crate) fn len(packet: &Packet) -> usize {
         Body::Tcp(s) => tcp_header(s) + s.payload.len(),
         Body::Udp(_, data) => 8 + data.len(),
         // The header of the message, and the packet that it quotes.
-        Body::Icmp(..) => 8 + ip + 8,
+        Body::Icmp(_, _, data) => 8 + ip + 8 + quoted_data(data, packet.dst.is_ipv6()).len(),
         Body::Raw(_, _, data) => data.len(),
     }
 }
@@ -230,7 +230,7 @@ pub(crate) fn payload(packet: &Packet) -> Vec<u8> {
             out.extend_from_slice(data);
             out
         }
-        Body::Icmp(kind, proto) => return report(packet, *kind, *proto),
+        Body::Icmp(kind, proto, data) => return report(packet, *kind, *proto, data),
         Body::Raw(_, _, data) => return data.to_vec(),
     };
     let sum = transport_checksum(src, dst, protocol, &out);
@@ -269,7 +269,7 @@ fn tcp_bytes(packet: &Packet, s: &Segment) -> Vec<u8> {
 }
 
 /// Type and code of a report in a family.
-fn type_and_code(kind: Unreachable, v6: bool) -> [u8; 2] {
+pub(crate) fn type_and_code(kind: Unreachable, v6: bool) -> [u8; 2] {
     match (kind, v6) {
         (Unreachable::Net, false) => [UNREACHABLE, 0],
         (Unreachable::Host, false) => [UNREACHABLE, 1],
@@ -291,19 +291,30 @@ pub(crate) fn unreachable_of(kind: u8, code: u8, v6: bool) -> Option<Unreachable
     all.into_iter().find(|known| type_and_code(*known, v6) == [kind, code])
 }
 
-/// A report of the stack: it quotes the header of the packet and its ports; what else that packet had is not known any more.
-fn report(packet: &Packet, kind: Unreachable, proto: Proto) -> Vec<u8> {
+/// A report of the stack: it quotes the packet; of one of TCP only the ports are known any more.
+fn report(packet: &Packet, kind: Unreachable, proto: Proto, data: &Bytes) -> Vec<u8> {
     let (src, dst) = (packet.src, packet.dst);
-    let number = match proto {
-        Proto::Tcp => TCP,
-        Proto::UdpLite => UDPLITE,
-        _ => UDP,
+    let quote = match proto {
+        Proto::Udp | Proto::UdpLite => {
+            let header = Header { lite: proto == Proto::UdpLite, ..Header::default() };
+            let body = Body::Udp(header, data.clone());
+            ip_bytes(&Packet { src: dst, dst: src, body, place: packet.place })
+        }
+        _ => {
+            let mut quote = header(dst.ip(), src.ip(), Header::default(), TCP, 8);
+            quote.extend_from_slice(&dst.port().to_be_bytes());
+            quote.extend_from_slice(&src.port().to_be_bytes());
+            quote.extend_from_slice(&[0; 4]);
+            quote
+        }
     };
-    let mut quote = header(dst.ip(), src.ip(), Header::default(), number, 8);
-    quote.extend_from_slice(&dst.port().to_be_bytes());
-    quote.extend_from_slice(&src.port().to_be_bytes());
-    quote.extend_from_slice(&[0, 8, 0, 0]);
     error(type_and_code(kind, dst.is_ipv6()), &quote, (src.ip(), dst.ip()))
+}
+
+/// How much of the data of a datagram a report about it quotes.
+pub(crate) fn quoted_data(data: &Bytes, v6: bool) -> Bytes {
+    let most = if v6 { V6_QUOTE - V6_HEADER } else { QUOTE - V4_HEADER };
+    data.slice(0..data.len().min(most - 8))
 }
 
 /// A message of ICMP about a packet of which `quote` are the bytes.

@@ -118,7 +118,7 @@ fn mutate(net: &Net, dice: &mut Dice) -> Option<Packet> {
     let recent = net.log.len().min(40) as u64;
     let mut packet = net.log[net.log.len() - 1 - dice.below(recent) as usize].1.clone();
     if dice.below(10) == 0 {
-        packet.body = Body::Icmp(Unreachable::Host, Proto::Tcp);
+        packet.body = Body::Icmp(Unreachable::Host, Proto::Tcp, Bytes::default());
     }
     if let Body::Tcp(seg) = &mut packet.body {
         match dice.below(6) {

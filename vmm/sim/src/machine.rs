@@ -496,13 +496,12 @@ impl Machine {
                 continue;
             }
             let number = self.tell_sent(id, &packet, clock);
-            let raw = matches!(packet.body, bloodhound_net::Body::Raw(..)).then(|| packet.clone());
-            let about = (packet.src, packet.dst, packet.body.proto(), packet.place, raw);
+            let about = packet.clone();
             let routed = self.world.fabric.route(packet, id, clock, &mut self.world.decisions);
             let dropped = routed.dropped;
             self.put_on_the_way(id, number, routed, clock);
             if dropped == Some(DropReason::NoRoute) {
-                self.answer_from_router(id, about, clock);
+                self.answer_from_router(id, &about, clock);
             }
         }
     }

@@ -5,12 +5,10 @@
 //! waiting for minutes. Neighbours: `machine`, which hands over the packets; the runner's reports.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::Place;
-use bloodhound_net::{Body, NodeId, Packet, Proto, Unreachable};
+use bloodhound_net::{NodeId, Packet, Proto, Unreachable};
 
 use crate::event::Event;
 use crate::machine::Machine;
@@ -18,9 +16,6 @@ use crate::queue::Due;
 
 /// How often each service asked for what, as `name` or `address:port`.
 pub type Outside = BTreeMap<(NodeId, String), u64>;
-
-/// What is known of a packet that nobody can get: from, to, protocol (none for ICMP), place in its stream, and of a raw socket all.
-pub(crate) type About = (SocketAddr, SocketAddr, Option<Proto>, Place, Option<Packet>);
 
 /// Most different things that are remembered.
 const MOST: usize = 1000;
@@ -49,10 +44,10 @@ impl Machine {
     /// Answers a packet that nobody can get, as the first router does: as fast as a packet goes from node to node, and never lost. Some stay
     /// without an answer: "An ICMP error message MUST NOT be sent as the result of receiving an ICMP error message, a datagram destined
     /// to an IP broadcast or IP multicast address" (RFC 1122, section 3.2.2).
-    pub(crate) fn answer_from_router(&mut self, from: NodeId, about: About, clock: SimTime) {
-        let (src, dst, proto, place, raw) = about;
-        // Those to several nodes do not come here (`Fabric::is_for_many`).
-        let Some(proto) = proto else { return };
+    pub(crate) fn answer_from_router(&mut self, from: NodeId, packet: &Packet, clock: SimTime) {
+        let (src, dst, place) = (packet.src, packet.dst, packet.place);
+        // Those to several nodes do not come here (`Fabric::is_for_many`). A message of ICMP has no protocol.
+        let Some(proto) = packet.body.proto() else { return };
         self.asked_outside(
             from,
             format!(
@@ -67,11 +62,7 @@ impl Machine {
         );
         let own = self.world.fabric.in_own_network(from, dst.ip());
         let kind = if own { Unreachable::Host } else { Unreachable::Net };
-        let body = match &raw {
-            Some(packet) => packet.report(kind, dst.ip()),
-            None => Some(Body::Icmp(kind, proto)),
-        };
-        let Some(body) = body else { return };
+        let Some(body) = packet.report(kind, dst.ip()) else { return };
         let answer = Packet { src: dst, dst: src, body, place };
         self.world.packets += 1;
         let number = self.world.packets;

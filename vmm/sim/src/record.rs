@@ -402,7 +402,10 @@ fn mix_packet(digest: &mut Digest, packet: &Packet) {
                 );
             }
         }
-        Body::Icmp(kind, proto) => digest.word(1 << 48 | (*kind as u64) << 8 | *proto as u64),
+        Body::Icmp(kind, proto, data) => {
+            digest.word(1 << 48 | (*kind as u64) << 8 | *proto as u64);
+            digest.bytes(data);
+        }
         Body::Raw(header, protocol, data) => {
             digest.word(
                 1 << 50 | u64::from(*protocol) << 16 | u64::from(header.hops) << 8 | u64::from(header.class),

@@ -149,11 +149,15 @@ impl Stack {
             self.net.check_source(source.ip(), peer.ip(), device)?;
         }
         source.set_port(self.get(id)?.common.local.port());
+        if how.unfragmented {
+            self.check_length(id, data.len(), (source, peer), now)?;
+        }
         self.may_send(id, now)?;
         let socket = self.get_mut(id)?;
         let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
         let place = udp.names.place(socket.common.opened, peer);
         let packet = self.packet_of(id, data, (source, peer), (how.header, place), how)?;
+        self.tell_times(id, &packet, how.times, now);
         self.net.emit_by(packet, device, now);
         Ok(data.len())
     }

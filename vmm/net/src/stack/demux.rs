@@ -2,13 +2,14 @@
 //! nobody wants (RST, ICMP port unreachable).
 
 use super::filter::{filtered_datagram, filtered_segment};
+use super::reports::About;
 use super::{Pair, Stack};
 use crate::conn::{Conn, RCV_WSCALE, announced_mss};
 use crate::naming::Opened;
 use crate::seq::{after, before, hash_pair};
 use crate::socket::{Common, Cx, Kind, Request};
 use crate::{
-    Body, Bytes, Datagram, Flags, Header, Packet, Proto, ReadyFlags, Segment, SocketId, Unreachable,
+    Body, Bytes, Datagram, Flags, Header, Packet, Proto, ReadyFlags, Segment, SocketId, Unreachable, wire,
 };
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Place;
@@ -49,9 +50,11 @@ impl Stack {
             Body::Udp(header, data) => {
                 self.input_udp(pair, (*header, data.clone()), (packet.place, interface), now);
             }
-            Body::Icmp(kind, proto) => {
+            Body::Icmp(kind, proto, data) => {
                 self.net.counters.report_comes(packet.dst.is_ipv6());
-                self.input_icmp(pair, *kind, *proto, now);
+                let about = About { pair, proto: *proto, kind: *kind, data: data.clone() };
+                let number = wire::type_and_code(*kind, packet.dst.is_ipv6());
+                self.input_unreachable(about, (number, packet.src.ip(), interface), now);
             }
             Body::Raw(..) => self.input_raw(&packet, taken, interface, now),
         }
@@ -113,7 +116,7 @@ impl Stack {
         self.best_match(self.listeners.range(range).map(|(_, id)| *id), pair, interface)
     }
 
-    fn best_match(
+    pub(super) fn best_match(
         &self,
         ids: impl Iterator<Item = SocketId> + Clone,
         pair: Pair,
@@ -344,7 +347,7 @@ impl Stack {
                 return;
             }
             counters.no_port += 1;
-            let body = Body::Icmp(Unreachable::Port, header.proto());
+            let body = Body::Icmp(Unreachable::Port, header.proto(), data);
             self.net.emit(Packet { src: pair.0, dst: pair.1, body, place }, now);
             return;
         };
@@ -359,31 +362,6 @@ impl Stack {
             socket.common.wake(ReadyFlags::READ);
         } else {
             self.net.counters.udp_of(header.proto(), pair.0.is_ipv6()).no_room += 1;
-        }
-        self.settle(id, now);
-    }
-
-    /// A report that a packet of a protocol could not be delivered.
-    pub(super) fn input_icmp(&mut self, pair: Pair, kind: Unreachable, proto: Proto, now: SimTime) {
-        let error = super::raw::error_of(kind);
-        let id = match proto {
-            Proto::Tcp => self.conns.get(&pair).copied(),
-            Proto::Icmp | Proto::Raw | Proto::Packet => None,
-            Proto::Udp | Proto::UdpLite => self.holders(proto, pair.0.port()).find(|id| {
-                let common = self.sockets.get(id).map(|s| &s.common);
-                common.is_some_and(|c| c.peer == Some(pair.1) && c.local == pair.0)
-            }),
-        };
-        let Some((id, socket)) = id.and_then(|id| Some((id, self.sockets.get_mut(&id)?))) else { return };
-        let mut cx = Cx { c: &mut socket.common, net: &mut self.net, now };
-        match &mut socket.kind {
-            Kind::Conn(conn) => conn.unreachable(error, &mut cx),
-            // Only errors that Linux holds for fatal reach a UDP socket without IP_RECVERR.
-            Kind::Udp(_) if kind == Unreachable::Port => {
-                cx.c.error = Some(error);
-                cx.c.wake_all();
-            }
-            _ => {}
         }
         self.settle(id, now);
     }

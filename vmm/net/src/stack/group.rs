@@ -184,6 +184,7 @@ impl Stack {
         let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
         let place = udp.names.group_place(socket.common.opened, to.port());
         let packet = self.packet_of(id, data, (source, to), (header, place), how)?;
+        self.tell_times(id, &packet, how.times, now);
         if interface == LOOPBACK {
             self.net.note(&packet, interface, None, true, now);
         }

@@ -5,9 +5,7 @@ use super::filter::{Start, filtered_bytes};
 use super::{Pair, Result, Stack};
 use crate::datagram::stands_for_many;
 use crate::socket::{Common, Kind, Raw, Udp};
-use crate::{
-    Body, Bytes, Datagram, Header, Packet, Proto, ReadyFlags, Report, Sending, SocketId, Unreachable, wire,
-};
+use crate::{Body, Bytes, Datagram, Header, Packet, Proto, ReadyFlags, Sending, SocketId, wire};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +15,7 @@ const ANSWER: u32 = 1 << 16;
 /// And that of a report about it.
 const REPORT: u32 = 1 << 17;
 /// Bytes of the header of ICMP.
-const ICMP_HEADER: usize = 8;
+pub(super) const ICMP_HEADER: usize = 8;
 
 impl Stack {
     /// Whether a socket may send these bytes to anybody: an echo socket sends requests for echoes only, and looks at them before it
@@ -253,7 +251,8 @@ impl Stack {
             (kind, v6) => {
                 if let Some(known) = wire::unreachable_of(kind, data[1], v6) {
                     let quote = data.slice(ICMP_HEADER..data.len());
-                    self.input_report((known, [kind, data[1]], src), &quote, interface, now);
+                    let from = ([kind, data[1]], src, interface);
+                    self.input_quote(known, &quote, from, now);
                 }
             }
         }
@@ -290,78 +289,13 @@ impl Stack {
         self.settle(id, now);
     }
 
-    fn echo_socket(&self, identifier: u16, local: IpAddr, interface: u32) -> Option<SocketId> {
+    pub(super) fn echo_socket(&self, identifier: u16, local: IpAddr, interface: u32) -> Option<SocketId> {
         let hears = |c: &Common| {
             let ip = c.local.ip();
             c.v6 == local.is_ipv6() && (ip.is_unspecified() || ip == local) && c.takes_from(interface)
         };
         self.holders(Proto::Icmp, identifier)
             .find(|id| self.sockets.get(id).is_some_and(|s| hears(&s.common)))
-    }
-
-    /// A report from `src` about a packet of which `quote` is the beginning.
-    fn input_report(
-        &mut self,
-        (kind, number, src): (Unreachable, [u8; 2], IpAddr),
-        quote: &Bytes,
-        interface: u32,
-        now: SimTime,
-    ) {
-        let Some(parsed) = wire::parse(quote) else { return };
-        let Some(head) = quote.get(parsed.at..parsed.at + ICMP_HEADER) else { return };
-        let port = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-        let pair = (SocketAddr::new(parsed.src, port(0)), SocketAddr::new(parsed.dst, port(2)));
-        match parsed.protocol {
-            wire::TCP => self.input_icmp(pair, kind, Proto::Tcp, now),
-            wire::UDP => self.input_icmp(pair, kind, Proto::Udp, now),
-            own if own == wire::icmp_of(parsed.src.is_ipv6()) => {
-                let identifier = u16::from_be_bytes([head[4], head[5]]);
-                let Some(id) = self.echo_socket(identifier, parsed.src, interface) else { return };
-                let data = quote.slice(parsed.at..quote.len());
-                let (error, dst) = (error_of(kind), parsed.dst);
-                let report = Report { error, kind: number, offender: src, dst, at: now, data };
-                self.report_to(id, report, kind, now);
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Stack {
-    /// Tells an echo socket of a report about what it has sent (`ping_err`): with IP_RECVERR of all, else a connected one of what is
-    /// fatal.
-    fn report_to(&mut self, id: SocketId, report: Report, kind: Unreachable, now: SimTime) {
-        let Some(socket) = self.sockets.get_mut(&id) else { return };
-        let Kind::Udp(udp) = &mut socket.kind else { return };
-        let c = &mut socket.common;
-        if !c.opts.recverr && (kind != Unreachable::Port || c.peer.is_none()) {
-            return;
-        }
-        c.error = Some(report.error);
-        if c.opts.recverr {
-            udp.push_report(report, c.opts.rcvbuf);
-        }
-        c.wake_all();
-        self.settle(id, now);
-    }
-
-    /// recvmsg(2) with MSG_ERRQUEUE. EAGAIN. The error of the next report is then the pending one (`sock_dequeue_err_skb`).
-    pub fn recv_report(&mut self, id: SocketId, now: SimTime) -> Result<Report> {
-        let socket = self.get_mut(id)?;
-        let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EAGAIN) };
-        let report = udp.pop_report().ok_or(Errno::EAGAIN)?;
-        socket.common.error = udp.reports.front().map(|next| next.error);
-        self.settle(id, now);
-        Ok(report)
-    }
-}
-
-/// The error for what cannot be reached.
-pub(super) fn error_of(kind: Unreachable) -> Errno {
-    match kind {
-        Unreachable::Port => Errno::ECONNREFUSED,
-        Unreachable::Host => Errno::EHOSTUNREACH,
-        Unreachable::Net => Errno::ENETUNREACH,
     }
 }
 

@@ -4,6 +4,7 @@
 //! out soon after. Hardware addresses are made from addresses of IPv4, as an engine makes them; nobody asks for them, so there is no ARP.
 
 use super::filter::{Start, kept_of_frame};
+use super::reports::mtu;
 use super::{Result, Stack};
 use crate::iface::{Interfaces, LOOPBACK, Noted};
 use crate::naming::Datagrams;
@@ -171,7 +172,7 @@ impl Stack {
             return Err(Errno::ENXIO);
         }
         let at = if tap.whole { ETHERNET } else { 0 };
-        let most = if interface == LOOPBACK { 65536 } else { 1500 };
+        let most = mtu(interface);
         if data.len() > most + at {
             return Err(Errno::EMSGSIZE);
         }

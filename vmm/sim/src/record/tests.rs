@@ -11,7 +11,8 @@ use bloodhound_kernel::node::{ConsoleChunk, ProcessEnd};
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_kernel::watch::Disposition;
 use bloodhound_net::{
-    DropReason, Flags, Header, Mishaps, PartitionKind, Segment, SocketId, StateChange, TcpState,
+    DropReason, Flags, Header, Mishaps, PartitionKind, Proto, Segment, SocketId, StateChange, TcpState,
+    Unreachable,
 };
 
 use super::*;
@@ -158,8 +159,9 @@ fn one_byte_of_a_packet_and_one_fate_count() {
     changed(&|p| p.body = Body::Raw(Header::default(), 2, b"AAAA".to_vec().into()));
     changed(&|p| p.body = Body::Raw(Header::default(), 1, b"AAAB".to_vec().into()));
     changed(&|p| p.body = Body::Raw(Header { hops: 1, ..Header::default() }, 1, b"AAAA".to_vec().into()));
-    changed(&|p| p.body = Body::Icmp(bloodhound_net::Unreachable::Port, bloodhound_net::Proto::Tcp));
-    changed(&|p| p.body = Body::Icmp(bloodhound_net::Unreachable::Host, bloodhound_net::Proto::Tcp));
+    for (kind, data) in [(Unreachable::Port, ""), (Unreachable::Host, ""), (Unreachable::Host, "A")] {
+        changed(&|p| p.body = Body::Icmp(kind, Proto::Udp, data.as_bytes().to_vec().into()));
+    }
     let all: Vec<Event<'_>> =
         others.iter().chain([&plain]).map(|packet| Event::Sent { number: 1, packet }).collect();
     differ(&all);

@@ -16,7 +16,8 @@ use crate::inet::{Corked, InetSocket};
 use crate::socket::{Address, Generic, SIN6_LEN, SIN6_MIN, Stamps, inet_bytes};
 use crate::sys::socket::Sock;
 use crate::sys::sockopt::{
-    IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, IPV6_RECVORIGDSTADDR, SO_RCVMARK, kept_value,
+    IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, IPV6_RECVORIGDSTADDR, SO_RCVMARK, flags_of_message, kept_value,
+    times_of,
 };
 use crate::wait::{Object, Stop, SysResult};
 
@@ -36,6 +37,8 @@ pub struct Chosen {
     class: Option<u8>,
     source: Option<IpAddr>,
     interface: u32,
+    /// Flags of SO_TIMESTAMPING, which say which times of sending are told.
+    stamps: Option<u32>,
 }
 
 /// The int of a control message, in its range. EINVAL.
@@ -218,6 +221,13 @@ impl Ctx<'_> {
             false => [c::IPV6_UNICAST_HOPS, c::IPV6_MULTICAST_HOPS, c::IPV6_TCLASS, c::IPV6_MULTICAST_LOOP]
                 .map(|name| byte(c::IPPROTO_IPV6, name)),
         };
+        let mut names =
+            [c::IP_MTU_DISCOVER, c::IPV6_MTU_DISCOVER].into_iter().zip([c::IPPROTO_IP, c::IPPROTO_IPV6]);
+        let discovers =
+            names.nth(usize::from(!v4)).map(|(name, level)| kept_value(&socket.generic, level, name));
+        // IP_PMTUDISC_DO and IP_PMTUDISC_PROBE (`ip_sk_ignore_df`).
+        let unfragmented = matches!(discovers, Some(2 | 3))
+            || !v4 && socket.generic.is_set(c::IPPROTO_IPV6, c::IPV6_DONTFRAG);
         let usual = Header::default();
         let header = Header {
             hops: chosen.hops.or(hops).unwrap_or(usual.hops),
@@ -232,6 +242,8 @@ impl Ctx<'_> {
             source: chosen.source,
             interface: if chosen.interface != 0 { chosen.interface } else { scope },
             has_header: self.sends_header(id),
+            unfragmented,
+            times: times_of(chosen.stamps.unwrap_or(socket.generic.stamps.flags)),
         })
     }
 
@@ -248,6 +260,15 @@ impl Ctx<'_> {
             // "SCM_RIGHTS and SCM_CREDENTIALS are semantically in SOL_UNIX": no error, no effect.
             (c::SOL_SOCKET, c::SCM_RIGHTS | c::SCM_CREDENTIALS) => Ok(()),
             (c::SOL_SOCKET, c::SO_MARK) => err(Errno::EPERM),
+            (c::SOL_SOCKET, c::SO_TIMESTAMPING) if data.len() == 4 => {
+                let told =
+                    flags_of_message(socket.generic.stamps.flags, int_in(data, i32::MIN..=i32::MAX)? as u32)?;
+                if !udp && times_of(told) != times_of(0) {
+                    return Err(Stop::Unsupported("SO_TIMESTAMPING of a message of a stream".into()));
+                }
+                chosen.stamps = Some(told);
+                Ok(())
+            }
             (c::SOL_SOCKET, _) => err(Errno::EINVAL),
             (c::IPPROTO_IP, c::IP_PKTINFO) if udp && data.len() == 12 => {
                 let source = IpAddr::from([data[4], data[5], data[6], data[7]]);
@@ -338,7 +359,11 @@ impl Ctx<'_> {
 
     /// Ancillary data of a datagram that the options of its socket ask for, in Linux's order (sock_recv_cmsgs, ip_cmsg_recv_offset,
     /// ip6_datagram_recv_ctl).
-    fn datagram_control(&self, id: SocketId, datagram: &Datagram) -> Result<Vec<(u64, u64, Vec<u8>)>, Errno> {
+    pub(super) fn datagram_control(
+        &self,
+        id: SocketId,
+        datagram: &Datagram,
+    ) -> Result<Vec<(u64, u64, Vec<u8>)>, Errno> {
         let generic = &self.inet(id)?.generic;
         let on = |level, name| generic.is_set(level, name);
         let Header { hops, class, .. } = datagram.header;
@@ -443,6 +468,13 @@ pub(super) fn received(generic: &Generic, at: u64) -> Vec<(u64, u64, Vec<u8>)> {
 
 /// What SO_TIMESTAMP and its kin ask for: when a message came, ns since 1970.
 pub(super) fn timestamps(generic: &Generic, at: u64) -> Vec<(u64, u64, Vec<u8>)> {
+    // Packets have times where somebody has asked for them (net_enable_timestamp).
+    let has_time = generic.stamps.on || generic.stamps.flags & TIMESTAMPING_RX_SOFTWARE != 0;
+    if has_time { times_of_packet(generic, at) } else { Vec::new() }
+}
+
+/// The same for a packet that has a time in any case.
+pub(super) fn times_of_packet(generic: &Generic, at: u64) -> Vec<(u64, u64, Vec<u8>)> {
     let mut out = Vec::new();
     let Stamps { on, nanoseconds, new, flags } = generic.stamps;
     let by = |old, of_new| if new { of_new } else { old };
@@ -453,8 +485,7 @@ pub(super) fn timestamps(generic: &Generic, at: u64) -> Vec<(u64, u64, Vec<u8>)>
         let kind = by(c::SO_TIMESTAMP, c::SO_TIMESTAMP_NEW);
         out.push((c::SOL_SOCKET, kind, Timeval::from_ns(at).as_bytes().to_vec()));
     }
-    // Packets have times where somebody has asked for them (net_enable_timestamp).
-    if flags & TIMESTAMPING_SOFTWARE != 0 && (on || flags & TIMESTAMPING_RX_SOFTWARE != 0) {
+    if flags & TIMESTAMPING_SOFTWARE != 0 {
         // struct scm_timestamping: by software, (deprecated), by hardware.
         let mut data = Timespec::from_ns(at).as_bytes().to_vec();
         data.resize(48, 0);

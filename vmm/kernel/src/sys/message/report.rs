@@ -1,18 +1,80 @@
-//! The error queue of a socket (ip(7), IP_RECVERR): reports of ICMP about what an echo socket has sent. For all others it is empty.
+//! The error queue of a socket of datagrams (recv(2), MSG_ERRQUEUE; ip(7), IP_RECVERR): reports of ICMP, datagrams that were too long, times of
+//! sending. For all others it is empty.
 
+use std::net::{IpAddr, SocketAddr};
+
+use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_net::SocketId;
+use bloodhound_net::{Cause, Datagram, Header, Report, SocketId};
 
-use super::datagram::timestamps;
+use super::datagram::{times_of_packet, timestamps};
 use super::transfer::truncation;
 use super::{Got, Incoming};
 use crate::ctx::*;
 use crate::socket::inet_bytes;
 use crate::wait::SysResult;
 
-/// SO_EE_ORIGIN_ICMP and SO_EE_ORIGIN_ICMP6.
-const ORIGIN: u8 = 2;
-const ORIGIN6: u8 = 3;
+/// SO_EE_ORIGIN_LOCAL, SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6, SO_EE_ORIGIN_TIMESTAMPING.
+const LOCAL: u8 = 1;
+const ICMP: u8 = 2;
+const ICMP6: u8 = 3;
+const TIMESTAMPING: u8 = 4;
+/// SCM_TSTAMP_SND and SCM_TSTAMP_SCHED.
+const SENT: u32 = 0;
+const SCHEDULED: u32 = 1;
+
+/// `struct sock_extended_err` with the address behind it, and where the packet went to.
+struct Told {
+    error: Vec<u8>,
+    offender: Option<IpAddr>,
+    name: Option<SocketAddr>,
+}
+
+fn extended(error: Errno, origin: u8, kind: [u8; 2], [info, data]: [u32; 2]) -> Vec<u8> {
+    let mut out = u32::from(error.0).to_le_bytes().to_vec();
+    out.extend_from_slice(&[origin, kind[0], kind[1], 0]);
+    out.extend_from_slice(&info.to_le_bytes());
+    out.extend_from_slice(&data.to_le_bytes());
+    out
+}
+
+/// What a report says to a socket of IPv6 or of IPv4.
+fn told(cause: &Cause, v6: bool) -> Told {
+    match cause {
+        Cause::Icmp { error, kind, offender, dst, .. } => {
+            let origin = if dst.is_ipv6() { ICMP6 } else { ICMP };
+            Told {
+                error: extended(*error, origin, *kind, [0, 0]),
+                offender: Some(*offender),
+                name: Some(*dst),
+            }
+        }
+        Cause::TooLong { dst, mtu } => Told {
+            error: extended(Errno::EMSGSIZE, LOCAL, [0, 0], [*mtu, 0]),
+            offender: None,
+            name: Some(*dst),
+        },
+        Cause::Time { sent, number, src } => Told {
+            error: extended(
+                Errno::ENOMSG,
+                TIMESTAMPING,
+                [0, 0],
+                [if *sent { SENT } else { SCHEDULED }, *number],
+            ),
+            // ip6_datagram_support_cmsg knows the interface, ipv4_datagram_support_cmsg does only where IP_PKTINFO is asked for.
+            offender: v6.then_some(*src),
+            name: None,
+        },
+    }
+}
+
+/// An address as a socket of its family sees it, without a port.
+fn shown(address: SocketAddr, v6: bool) -> SocketAddr {
+    match address {
+        SocketAddr::V4(a) if v6 => SocketAddr::new(a.ip().to_ipv6_mapped().into(), a.port()),
+        other => other,
+    }
+}
 
 impl Ctx<'_> {
     /// recv(2) with MSG_ERRQUEUE, which never sleeps: "the payload of the packet that caused the error", "the original destination address"
@@ -20,21 +82,46 @@ impl Ctx<'_> {
     pub(super) fn recv_report(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
         let now = self.node.clock;
         let report = self.node.net.of_mut(id).recv_report(id, now)?;
-        let v6 = report.dst.is_ipv6();
+        let v6 = self.inet(id)?.v6;
+        let mut control = self.report_control(id, &report)?;
+        let Told { mut error, offender, name } = told(&report.cause, v6);
+        match offender {
+            Some(ip) => error.extend(inet_bytes(shown((ip, 0).into(), v6))),
+            None => error.resize(error.len() + if v6 { 28 } else { 16 }, 0),
+        }
+        let option = if v6 { (c::IPPROTO_IPV6, c::IPV6_RECVERR) } else { (c::IPPROTO_IP, c::IP_RECVERR) };
+        control.push((option.0, option.1, error));
         let whole = report.data.len() as u64;
         let n = whole.min(want.buffers.len());
-        let mut error = u32::from(report.error.0).to_le_bytes().to_vec();
-        let origin = if v6 { ORIGIN6 } else { ORIGIN };
-        error.extend_from_slice(&[origin, report.kind[0], report.kind[1], 0]);
-        error.extend_from_slice(&[0; 8]);
-        error.extend(inet_bytes((report.offender, 0).into()));
-        let option = if v6 { (c::IPPROTO_IPV6, c::IPV6_RECVERR) } else { (c::IPPROTO_IP, c::IP_RECVERR) };
-        let mut control = timestamps(&self.inet(id)?.generic, self.node.realtime_at(report.at));
-        control.push((option.0, option.1, error));
-        let mut got = Got { name: inet_bytes((report.dst, 0).into()), control, ..Got::default() };
+        let name = name.map_or_else(Vec::new, |name| inet_bytes(shown(name, v6)));
+        let mut got = Got { name, control, ..Got::default() };
         got.flags |= MsgFlags::MSG_ERRQUEUE;
         self.copy_out(&want.buffers, 0, &report.data[..n as usize])?;
         truncation(&mut got, want.flags, n, whole);
         Ok(got)
+    }
+
+    /// When a report came or what it tells the time of, and what the socket's options ask for of the message of ICMP.
+    fn report_control(&self, id: SocketId, report: &Report) -> SysResult<Vec<(u64, u64, Vec<u8>)>> {
+        let generic = &self.inet(id)?.generic;
+        let at = self.node.realtime_at(report.at);
+        let (offender, (own, interface)) = match report.cause {
+            Cause::Icmp { offender, came, .. } => (offender, came),
+            Cause::TooLong { .. } => return Ok(timestamps(generic, at)),
+            Cause::Time { .. } => return Ok(times_of_packet(generic, at)),
+        };
+        let v6 = self.inet(id)?.v6;
+        let message = Datagram {
+            src: shown((offender, 0).into(), v6),
+            dst: shown((own, 0).into(), v6),
+            interface,
+            header: Header::default(),
+            at: report.at,
+            data: report.data.clone(),
+            peeked: false,
+        };
+        let mut control = timestamps(generic, at);
+        control.extend(self.datagram_control(id, &message)?);
+        Ok(control)
     }
 }

@@ -10,6 +10,7 @@ pub(crate) const IPV6_2292PKTINFO: u64 = 2;
 pub(crate) const IPV6_2292HOPLIMIT: u64 = 8;
 
 pub(crate) const SO_RCVMARK: u64 = 75;
+pub(super) const SO_SELECT_ERR_QUEUE: u64 = 45;
 pub(super) const IP_MINTTL: u64 = 21;
 pub(super) const IP_RECVFRAGSIZE: u64 = 25;
 pub(super) const IPV6_MINHOPCOUNT: u64 = 73;
@@ -39,11 +40,11 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::SOL_SOCKET, c::SO_NO_CHECK, 0, Flag),
         (c::SOL_SOCKET, c::SO_RXQ_OVFL, 0, Flag),
         (c::SOL_SOCKET, c::SO_PEEK_OFF, -1, ANY),
-        // SO_PASSSEC, SO_WIFI_STATUS, SO_NOFCS, SO_SELECT_ERR_QUEUE: labels, radios, and a queue that is always empty.
+        // SO_PASSSEC, SO_WIFI_STATUS, SO_NOFCS: labels and radios, which are not there.
         (c::SOL_SOCKET, 34, 0, Flag),
         (c::SOL_SOCKET, 41, 0, Flag),
         (c::SOL_SOCKET, 43, 0, Flag),
-        (c::SOL_SOCKET, 45, 0, Flag),
+        (c::SOL_SOCKET, SO_SELECT_ERR_QUEUE, 0, Flag),
         (c::SOL_SOCKET, c::SO_PRIORITY, 0, ANY),
         (c::SOL_SOCKET, c::SO_INCOMING_CPU, -1, ANY),
         (c::SOL_SOCKET, c::SO_MAX_PACING_RATE, -1, ANY),

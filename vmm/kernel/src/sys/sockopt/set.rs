@@ -9,7 +9,7 @@ use bloodhound_net::{Proto, SockOpt, SocketId, TcpState};
 use super::bpf::SO_LOCK_FILTER;
 use super::device::SO_BINDTOIFINDEX;
 use super::groups;
-use super::kept::{IPV6_RECVFRAGSIZE, KEPT_BY_UNIX, Shape, kept};
+use super::kept::{IPV6_RECVFRAGSIZE, KEPT_BY_UNIX, SO_SELECT_ERR_QUEUE, Shape, kept};
 use super::other::{Call, other};
 use super::rare::{
     MD5SIG, SO_BUSY_POLL_BUDGET, SO_CNX_ADVICE, SO_PREFER_BUSY_POLL, TCP_FASTOPEN_KEY, TCP_MD5SIG,
@@ -141,6 +141,9 @@ impl Ctx<'_> {
             return match (name, sock) {
                 (c::SO_OOBINLINE, Sock::Inet(id)) => {
                     self.set_stack_option(id, SockOpt::OobInline(number != 0))
+                }
+                (SO_SELECT_ERR_QUEUE, Sock::Inet(id)) => {
+                    self.set_stack_option(id, SockOpt::SelectErrQueue(number != 0))
                 }
                 _ => Ok(()),
             };
@@ -352,7 +355,7 @@ impl Ctx<'_> {
                 self.keep_protocol(id, (level, name), number)?;
                 match name {
                     c::IPV6_MULTICAST_ALL => self.set_stack_option(id, SockOpt::GroupAll6(number != 0)),
-                    c::IPV6_RECVERR => self.set_stack_option(id, SockOpt::RecvErr(number != 0)),
+                    c::IPV6_RECVERR => self.set_stack_option(id, SockOpt::RecvErr6(number != 0)),
                     _ => Ok(()),
                 }
             }

@@ -3,7 +3,7 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_net::{Proto, TcpState};
+use bloodhound_net::{Proto, TcpState, Times};
 
 use super::set::unsupported;
 use crate::ctx::*;
@@ -13,8 +13,13 @@ use crate::wait::SysResult;
 
 /// SOF_TIMESTAMPING_MASK of Linux 6.1.
 const MASK: u32 = (1 << 16) - 1;
-/// Times of sending that software takes, which come by the error queue: SOF_TIMESTAMPING_TX_SOFTWARE, TX_SCHED, TX_ACK.
-const SENDING: u32 = 1 << 1 | 1 << 8 | 1 << 9;
+/// SOF_TIMESTAMPING_TX_HARDWARE, TX_SOFTWARE, TX_SCHED, TX_ACK: times of sending, which come by the error queue.
+const TX_HARDWARE: u32 = 1 << 0;
+const TX_SOFTWARE: u32 = 1 << 1;
+const TX_SCHED: u32 = 1 << 8;
+const TX_ACK: u32 = 1 << 9;
+/// Those that software takes.
+const SENDING: u32 = TX_SOFTWARE | TX_SCHED | TX_ACK;
 /// SOF_TIMESTAMPING_OPT_ID and BIND_PHC.
 const OPT_ID: u32 = 1 << 7;
 const BIND_PHC: u32 = 1 << 15;
@@ -56,6 +61,25 @@ impl Stamps {
     }
 }
 
+/// Which times of sending flags of SO_TIMESTAMPING ask for.
+pub(crate) fn times_of(flags: u32) -> Times {
+    let on = |bit: u32| flags & bit != 0;
+    Times {
+        scheduled: on(TX_SCHED),
+        sent: on(TX_SOFTWARE),
+        hardware: on(TX_HARDWARE),
+        numbered: on(OPT_ID),
+        bare: on(OPT_TSONLY),
+    }
+}
+
+/// The flags for a message with a control message SO_TIMESTAMPING. EINVAL for others than those of times of sending
+/// (SOF_TIMESTAMPING_TX_RECORD_MASK, `__sock_cmsg_send`).
+pub(crate) fn flags_of_message(flags: u32, of_message: u32) -> Result<u32, Errno> {
+    const RECORD: u32 = TX_HARDWARE | SENDING;
+    if of_message & !RECORD != 0 { Err(Errno::EINVAL) } else { Ok(flags & !RECORD | of_message) }
+}
+
 impl Ctx<'_> {
     /// setsockopt(2). EINVAL for unknown flags of SO_TIMESTAMPING.
     pub(super) fn set_stamps(&mut self, sock: Sock, name: u64, number: i32) -> SysResult<()> {
@@ -92,8 +116,17 @@ impl Ctx<'_> {
         if flags & BIND_PHC != 0 {
             return err(Errno::EOPNOTSUPP);
         }
-        if flags & SENDING != 0 && matches!(sock, Sock::Inet(_) | Sock::Packet(_)) {
-            return unsupported(c::SOL_SOCKET, name);
+        match sock {
+            Sock::Inet(id) if self.inet(id)?.proto != Proto::Tcp => {
+                if new_ids {
+                    self.node.net.of_mut(id).count_from_zero(id)?;
+                }
+            }
+            // Times of bytes of a stream, and of frames, are not modelled.
+            Sock::Inet(_) | Sock::Packet(_) if flags & SENDING != 0 => {
+                return unsupported(c::SOL_SOCKET, name);
+            }
+            _ => {}
         }
         let stamps = &mut self.generic(sock)?.stamps;
         (stamps.flags, stamps.new) = (flags, name == c::SO_TIMESTAMPING_NEW);
