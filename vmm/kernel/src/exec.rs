@@ -268,7 +268,7 @@ impl Ctx<'_> {
             }
         };
         self.node.expect_all(mm_id, &vmas);
-        self.commit(image, envp, program, mm_id, Regs::user(entry, sp));
+        self.commit(image, program, mm_id, Regs::user(entry, sp));
         Ok(())
     }
 
@@ -304,7 +304,7 @@ impl Ctx<'_> {
 
     /// The point of no return: the other threads end, memory and descriptors are replaced (execve(2), "Effect on process
     /// attributes").
-    fn commit(&mut self, image: Image, envp: Vec<Vec<u8>>, program: OfProgram, mm_id: MmId, regs: Regs) {
+    fn commit(&mut self, image: Image, program: OfProgram, mm_id: MmId, regs: Regs) {
         let cost = self.node.config.costs.process;
         self.node.charge(self.tid, cost);
         for other in self.process().threads.clone() {
@@ -336,8 +336,6 @@ impl Ctx<'_> {
         let exe = self.node.vfs.path_of(self.node.vfs.root(), image.ino);
         let process = self.process_mut();
         process.exe = exe;
-        process.cmdline = join0(&image.argv).into();
-        process.environ = join0(&envp).into();
         process.did_exec = true;
         self.take_credentials(program, image.unreadable);
         // "The dispositions of any signals that are being caught are reset to the default"; ignored stay ignored.
@@ -390,15 +388,18 @@ impl Ctx<'_> {
             Ok(sp)
         };
         let with_nul = |s: &[u8]| [s, &[0]].concat();
-        let execfn = push(self, &with_nul(&image.path))?;
+        let env_end = push(self, &with_nul(&image.path))?;
+        let execfn = env_end;
         let mut env_at = Vec::with_capacity(envp.len());
         for s in envp.iter().rev() {
             env_at.push(push(self, &with_nul(s))?);
         }
+        let arg_end = env_at.last().copied().unwrap_or(env_end);
         let mut arg_at = Vec::with_capacity(image.argv.len());
         for s in image.argv.iter().rev() {
             arg_at.push(push(self, &with_nul(s))?);
         }
+        let arg_start = arg_at.last().copied().unwrap_or(arg_end);
         let platform = push(self, b"x86_64\0")?;
         let random = push(self, &aux.random)?;
         let mut auxv: Vec<(u64, u64)> = Vec::new();
@@ -437,6 +438,7 @@ impl Ctx<'_> {
         words.extend(auxv.iter().flat_map(|(k, v)| [*k, *v]));
         let told = auxv.iter().flat_map(|(k, v)| [k.to_le_bytes(), v.to_le_bytes()]).flatten().collect();
         self.process_mut().auxv = std::sync::Arc::new(told);
+        self.node.mms[mm].strings = [arg_start, arg_end, env_end];
         let sp = (random - 8 * words.len() as u64) & !15;
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         self.write_bytes_of(mm, sp, &bytes)?;
@@ -458,10 +460,6 @@ struct Aux<'a> {
 fn set_ids(stat: &bloodhound_vfs::Stat) -> [Option<u32>; 2] {
     let (mode, group) = (u64::from(stat.mode), c::S_ISGID | S_IXGRP);
     [(mode & c::S_ISUID != 0).then_some(stat.uid), (mode & group == group).then_some(stat.gid)]
-}
-
-fn join0(strings: &[Vec<u8>]) -> Vec<u8> {
-    strings.iter().flat_map(|s| s.iter().copied().chain(std::iter::once(0))).collect()
 }
 
 /// Interpreter and its one optional argument.

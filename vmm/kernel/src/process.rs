@@ -209,11 +209,7 @@ pub struct Process {
     pub knobs: crate::procfs::Knobs,
     /// Path of the executable.
     pub exe: Vec<u8>,
-    /// argv as /proc/PID/cmdline shows it. Shared with children, as both may be large and there may be many children.
-    pub cmdline: Arc<Vec<u8>>,
-    /// envp as /proc/PID/environ shows it.
-    pub environ: Arc<Vec<u8>>,
-    /// What /proc/PID/auxv shows.
+    /// What /proc/PID/auxv shows. Shared with children.
     pub auxv: Arc<Vec<u8>>,
     /// ITIMER_REAL: next expiry and interval in ns.
     pub itimer: Option<(bloodhound_abi::SimTime, u64)>,

@@ -93,8 +93,6 @@ impl Node {
             subreaper: false,
             knobs: crate::procfs::Knobs::adjusted(settings.oom_score_adj),
             exe: Vec::new(),
-            cmdline: Default::default(),
-            environ: Default::default(),
             auxv: Default::default(),
             itimer: None,
             cpu_timers: [None; 2],
@@ -184,9 +182,11 @@ impl Node {
     /// Whether a process is the init of [`Node::spawn_below_init`].
     pub fn is_sleeping_init(&self, pid: Pid) -> bool {
         let asleep = |task: &Task| matches!(&task.state, TaskState::Blocked(blocked) if matches!(blocked.call, Call::pause {}));
-        let of_init =
-            self.processes.get(&pid).is_some_and(|process| process.cmdline.starts_with(crate::init::PATH));
-        of_init && pid.number() == 1 && self.tasks.get(&Tid(pid.0)).is_some_and(asleep)
+        let of_init = || {
+            let process = self.processes.get(&pid);
+            process.is_some_and(|process| self.command_line(process).starts_with(crate::init::PATH))
+        };
+        pid.number() == 1 && self.tasks.get(&Tid(pid.0)).is_some_and(asleep) && of_init()
     }
 
     /// An init with these arguments, and a program that is its child.

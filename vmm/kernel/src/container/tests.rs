@@ -303,7 +303,7 @@ fn an_init_is_process_1_and_the_command_is_its_child() {
     assert!(b.node.processes.is_empty());
     let first = b.node.spawn_with_init(FIRST, &program(), &mut outside).unwrap();
     assert_eq!(first, Pid(1));
-    assert_eq!(**b.node.process(Pid(1)).cmdline, *b"/sbin/docker-init\0--\0prog\0");
+    assert_eq!(*b.node.command_line(b.node.process(Pid(1))), *b"/sbin/docker-init\0--\0prog\0");
     assert_eq!(b.node.process(Pid(2)).ppid, Pid(1));
     assert_eq!(b.node.task(Tid(1)).regs.rbx, 2);
 }

@@ -253,6 +253,9 @@ pub struct Mm {
     pub mmap_base: u64,
     /// Where the initial stack ends.
     pub stack_top: u64,
+    /// Where the arguments of the program begin, and where its environment does, which ends at the third address (`arg_start`,
+    /// `arg_end` and `env_start`, `env_end`).
+    pub strings: [u64; 3],
     /// Pages of the vDSO image.
     pub vdso: Arc<Vec<Frame>>,
     /// Bytes mapped.
@@ -316,6 +319,7 @@ impl Mm {
             brk: (0, 0),
             mmap_base: TASK_SIZE - (64 << 20),
             stack_top: TASK_SIZE,
+            strings: [0; 3],
             vdso: Arc::new(Vec::new()),
             total: 0,
             data: 0,

@@ -19,6 +19,7 @@ mod net;
 pub(crate) mod nsfs;
 mod process;
 mod sched;
+mod strings;
 pub(crate) mod sysctl;
 mod sysfs;
 pub mod system;

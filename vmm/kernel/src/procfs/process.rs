@@ -55,11 +55,11 @@ const FILES: &[(&str, u32, Content)] = &[
     ("cgroup", OPEN, Fixed("0::/\n")),
     ("children", OPEN, Text(children)),
     ("clear_refs", 0o200, Fixed("")),
-    ("cmdline", OPEN, Bytes(|_, who| who.process.cmdline.to_vec())),
+    ("cmdline", OPEN, Bytes(|view, who| view.node.command_line(who.process))),
     ("comm", WRITE, Bytes(|_, who| [&comm(who)[..], b"\n"].concat())),
     ("coredump_filter", WRITE, Text(coredump_filter)),
     ("cpuset", OPEN, Fixed("/\n")),
-    ("environ", OWN, Bytes(|_, who| who.process.environ.to_vec())),
+    ("environ", OWN, Bytes(|view, who| view.node.environment(who.process))),
     ("io", OWN, Text(io)),
     ("limits", OPEN, Text(limits)),
     ("gid_map", WRITE, Fixed(ID_MAP)),
@@ -341,7 +341,10 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let (size, resident) = memory::sizes(view, p);
     // Fields "whose display is governed by a ptrace access mode PTRACE_MODE_READ_FSCREDS | PTRACE_MODE_NOAUDIT check".
     let shown = view.may_know(view.pid.ns().tid(who.tid));
-    let stack = view.node.mms.get(p.mm).filter(|_| shown).map_or(0, |mm| mm.stack_top.saturating_sub(16));
+    let mm = view.node.mms.get(p.mm).filter(|_| shown);
+    let stack = mm.map_or(0, |mm| mm.stack_top.saturating_sub(16));
+    let heap = mm.map_or(0, |mm| mm.brk.0);
+    let [arguments, environment, end] = mm.map_or([0; 3], |mm| mm.strings);
     let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let pending = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, shown_mask);
@@ -362,7 +365,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     out.extend_from_slice(
         format!(
             ") {} {} {} {} {terminal} {group} 4194304 0 0 0 0 {times} {} {} {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
-             {ignored} {caught} 0 0 0 {} 0 {} {} 0 0 0 0 0 0 0 0 0 0 {code}\n",
+             {ignored} {caught} 0 0 0 {} 0 {} {} 0 0 0 0 0 {heap} {arguments} {environment} {environment} {end} {code}\n",
             state(who).0,
             p.ppid.number(),
             p.pgid.number(),
