@@ -289,7 +289,7 @@ impl Interfaces {
             true => (seg.ack, 0, Flags::RST),
             false => (0, seg.seq_end(), Flags::RST | Flags::ACK),
         };
-        let reset = Segment::control(seq, ack, flags, 0);
+        let reset = Segment { signature: seg.signature, ..Segment::control(seq, ack, flags, 0) };
         self.emit(Packet { src: dst, dst: src, body: Body::Tcp(reset), place }, now);
     }
 }

@@ -43,6 +43,10 @@ pub struct Segment {
     pub mss: Option<u16>,
     /// Window scale option (RFC 7323); only on segments with SYN.
     pub wscale: Option<u8>,
+    /// Time to live or hop limit, as sent.
+    pub hops: u8,
+    /// What a key has made of it (RFC 2385); `None` without a signature.
+    pub signature: Option<u64>,
     /// Data.
     pub payload: Bytes,
 }
@@ -50,7 +54,19 @@ pub struct Segment {
 impl Segment {
     /// A segment without data and options.
     pub fn control(seq: u32, ack: u32, flags: Flags, window: u16) -> Segment {
-        Segment { seq, ack, flags, window, urgent: 0, mss: None, wscale: None, payload: Bytes::default() }
+        let (hops, payload) = (Header::default().hops, Bytes::default());
+        Segment {
+            seq,
+            ack,
+            flags,
+            window,
+            urgent: 0,
+            mss: None,
+            wscale: None,
+            hops,
+            signature: None,
+            payload,
+        }
     }
 
     /// Sequence numbers that the segment takes: data, and one each for SYN and FIN.

@@ -5,7 +5,7 @@ use crate::conn::Conn;
 use crate::datagram::Membership;
 use crate::iface::{Interfaces, unspecified};
 use crate::naming::{Datagrams, Opened};
-use crate::stack::Tap;
+use crate::stack::{Guard, Tap};
 use crate::{Config, Datagram, Options, Proto, ReadyFlags, Report, SocketId, TcpState};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_bpf::Filter;
@@ -59,6 +59,8 @@ pub(crate) struct Common {
     pub(crate) urgent_came: bool,
     /// What decides about arriving packets.
     pub(crate) filter: Option<Box<Filter>>,
+    /// Which segments a socket of TCP takes.
+    pub(crate) guard: Option<Box<Guard>>,
     /// Wakes raised by the current call.
     pub(crate) wake: ReadyFlags,
     /// Place in the stack's list of events that were not yet taken.
@@ -104,6 +106,7 @@ impl Common {
             unaccepted: false,
             urgent_came: false,
             filter: None,
+            guard: None,
             wake: ReadyFlags::empty(),
             event: None,
             told: TcpState::Close,

@@ -8,11 +8,13 @@ mod data;
 mod demux;
 mod filter;
 mod group;
+mod guard;
 mod raw;
 mod reports;
 mod tap;
 mod time;
 
+pub(crate) use guard::{Guard, dress};
 pub(crate) use tap::Tap;
 pub use tap::{Frame, FrameKind, hardware_address};
 

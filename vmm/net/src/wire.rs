@@ -179,7 +179,8 @@ pub(crate) fn is_known(protocol: u8, v6: bool) -> bool {
 pub(crate) fn fields(packet: &Packet) -> Header {
     match &packet.body {
         Body::Udp(header, _) | Body::Raw(header, ..) => *header,
-        Body::Tcp(_) | Body::Icmp(..) => Header::default(),
+        Body::Tcp(segment) => Header { hops: segment.hops, ..Header::default() },
+        Body::Icmp(..) => Header::default(),
     }
 }
 
@@ -198,9 +199,13 @@ pub(crate) fn transport_header(packet: &Packet) -> usize {
     }
 }
 
+/// Bytes of the option with a signature, filled up to words (TCPOLEN_MD5SIG_ALIGNED).
+const SIGNATURE: usize = 20;
+
 /// Bytes of the header of a segment.
 fn tcp_header(s: &Segment) -> usize {
-    20 + if s.mss.is_some() { 4 } else { 0 } + if s.wscale.is_some() { 4 } else { 0 }
+    let option = |is_there: bool, len: usize| if is_there { len } else { 0 };
+    20 + option(s.mss.is_some(), 4) + option(s.wscale.is_some(), 4) + option(s.signature.is_some(), SIGNATURE)
 }
 
 /// Bytes of a packet with its header of IP, as [`ip_bytes`] makes them: what it takes on a wire of Ethernet behind the header of that.
@@ -255,6 +260,11 @@ fn tcp_bytes(packet: &Packet, s: &Segment) -> Vec<u8> {
     }
     if let Some(scale) = s.wscale {
         options.extend_from_slice(&[1, 3, 3, scale]);
+    }
+    if let Some(signature) = s.signature {
+        // Where the digest is there is what stands for it here.
+        options.extend_from_slice(&[1, 1, 19, 18]);
+        options.extend_from_slice(&u128::from(signature).to_be_bytes());
     }
     let mut out = ports(packet);
     out.extend_from_slice(&s.seq.to_be_bytes());
@@ -360,7 +370,11 @@ pub(crate) fn datagram(src: IpAddr, dst: IpAddr, data: &Bytes) -> Option<(u16, u
 }
 
 /// The ends and the segment of TCP in these bytes; `None` if it is damaged.
-pub(crate) fn segment(src: IpAddr, dst: IpAddr, data: &Bytes) -> Option<(SocketAddr, SocketAddr, Segment)> {
+pub(crate) fn segment(
+    (src, dst): (IpAddr, IpAddr),
+    hops: u8,
+    data: &Bytes,
+) -> Option<(SocketAddr, SocketAddr, Segment)> {
     let head = data.get(..20)?;
     let at = usize::from(head[12] >> 4) * 4;
     if at < 20 || at > data.len() || transport_checksum(src, dst, TCP, data) != 0 {
@@ -368,7 +382,7 @@ pub(crate) fn segment(src: IpAddr, dst: IpAddr, data: &Bytes) -> Option<(SocketA
     }
     let long = |at: usize| u32::from(word(head, at)) << 16 | u32::from(word(head, at + 2));
     let flags = Flags::from_bits_truncate(head[13]);
-    let mut out = Segment::control(long(4), long(8), flags, word(head, 14));
+    let mut out = Segment { hops, ..Segment::control(long(4), long(8), flags, word(head, 14)) };
     out.urgent = if flags.contains(Flags::URG) { word(head, 18) } else { 0 };
     out.payload = data.slice(at..data.len());
     let mut options = &data[20..at];
@@ -380,6 +394,10 @@ pub(crate) fn segment(src: IpAddr, dst: IpAddr, data: &Bytes) -> Option<(SocketA
                 match (kind, &options[2..usize::from(*len)]) {
                     (2, [high, low]) if flags.contains(Flags::SYN) => {
                         out.mss = Some(u16::from_be_bytes([*high, *low]));
+                    }
+                    (19, digest) => {
+                        let digest = digest.try_into().ok().map(u128::from_be_bytes);
+                        out.signature = digest.and_then(|digest| u64::try_from(digest).ok());
                     }
                     (3, [scale]) if flags.contains(Flags::SYN) => out.wscale = Some((*scale).min(14)),
                     _ => {}
@@ -404,7 +422,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let mut syn = Segment::control(1 << 31, 7, Flags::SYN | Flags::ACK, 500);
-        (syn.mss, syn.wscale) = (Some(1460), Some(7));
+        (syn.mss, syn.wscale, syn.hops, syn.signature) = (Some(1460), Some(7), 255, Some(9));
         let data = Segment { payload: vec![1, 2, 3].into(), ..Segment::control(9, 8, Flags::ACK, 3) };
         for (src, dst) in [("10.0.0.1:5", "10.0.0.2:80"), ("[fd00::1]:5", "[fd00::2]:80")] {
             for s in [&syn, &data] {
@@ -413,7 +431,8 @@ mod tests {
                 let parsed = parse(&bytes).expect("a header");
                 assert_eq!((parsed.src, parsed.dst), (packet.src.ip(), packet.dst.ip()));
                 let payload = Bytes::copy(&bytes[parsed.at..]);
-                let read = segment(parsed.src, parsed.dst, &payload).expect("a segment");
+                let read =
+                    segment((parsed.src, parsed.dst), parsed.header.hops, &payload).expect("a segment");
                 assert_eq!(read, (packet.src, packet.dst, s.clone()));
             }
             let header = Header { hops: 9, class: 0xb8, ..Header::default() };
@@ -439,7 +458,7 @@ mod tests {
         }
         for len in 0..8 {
             assert_eq!(datagram(src, dst, &vec![0; len].into()), None);
-            assert_eq!(segment(src, dst, &vec![0; len].into()), None);
+            assert_eq!(segment((src, dst), 64, &vec![0; len].into()), None);
         }
     }
 }

@@ -389,6 +389,13 @@ fn mix_packet(digest: &mut Digest, packet: &Packet) {
             if s.flags.contains(Flags::URG) {
                 digest.word(u64::from(s.urgent));
             }
+            // Absent where they are as most have them.
+            if s.hops != Header::default().hops {
+                digest.word(1 << 51 | u64::from(s.hops));
+            }
+            if let Some(signature) = s.signature {
+                digest.word(signature);
+            }
         }
         Body::Udp(header, data) => {
             digest.bytes(data);

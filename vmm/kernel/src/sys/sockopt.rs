@@ -10,6 +10,7 @@ mod device;
 mod filters;
 mod get;
 mod groups;
+mod guard;
 mod headers;
 mod kept;
 mod other;

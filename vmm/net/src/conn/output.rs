@@ -3,6 +3,7 @@
 use super::{Conn, RCV_WSCALE, announced_mss};
 use crate::seq::{after, before, later};
 use crate::socket::{Common, Cx};
+use crate::stack::dress;
 use crate::{Body, Bytes, Flags, Packet, Segment, TcpState};
 
 impl Conn {
@@ -181,15 +182,11 @@ impl Conn {
         flags.set(Flags::ACK, answering);
         let mss = announced_mss(cx.c, cx.net.mss_for(self.peer.ip()));
         let scaled = !answering || self.snd_wscale.is_some();
+        let ack = if answering { self.rcv_nxt } else { 0 };
         let seg = Segment {
-            seq: self.iss,
-            ack: if answering { self.rcv_nxt } else { 0 },
-            flags,
-            window: self.rcv_wnd.min(65535) as u16,
-            urgent: 0,
             mss: Some(mss),
             wscale: scaled.then_some(RCV_WSCALE),
-            payload: Bytes::default(),
+            ..Segment::control(self.iss, ack, flags, self.rcv_wnd.min(65535) as u16)
         };
         self.emit(seg, cx);
     }
@@ -218,11 +215,12 @@ impl Conn {
         let urgent = if flags.contains(Flags::RST) { None } else { self.urgent_pointer(self.offset_of(seq)) };
         let flags = if urgent.is_some() { flags | Flags::URG } else { flags };
         let urgent = urgent.unwrap_or(0);
-        let seg = Segment { seq, ack, flags, window, urgent, mss: None, wscale: None, payload };
+        let seg = Segment { urgent, payload, ..Segment::control(seq, ack, flags, window) };
         self.emit(seg, cx);
     }
 
-    fn emit(&mut self, seg: Segment, cx: &mut Cx<'_>) {
+    fn emit(&mut self, mut seg: Segment, cx: &mut Cx<'_>) {
+        dress(cx.c, &mut seg, self.peer.ip());
         let place = self.place(&seg);
         let packet = Packet { src: self.local, dst: self.peer, body: Body::Tcp(seg), place };
         cx.net.emit_by(packet, cx.c.opts.device, cx.now);

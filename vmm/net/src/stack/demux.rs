@@ -2,6 +2,7 @@
 //! nobody wants (RST, ICMP port unreachable).
 
 use super::filter::{filtered_datagram, filtered_segment};
+use super::guard::{comes_from_afar, dress, knows_signature, refuses_signature};
 use super::reports::About;
 use super::{Pair, Stack};
 use crate::conn::{Conn, RCV_WSCALE, announced_mss};
@@ -72,9 +73,14 @@ impl Stack {
             && let Some(socket) = self.sockets.get_mut(&id)
             && socket.common.takes_from(interface)
         {
+            let afar = comes_from_afar(&socket.common, seg, pair.1.ip());
+            let refused = refuses_signature(&socket.common, seg, pair.1.ip());
             let filtered = match socket.kind {
-                // What is left of a connection has no filter.
+                // What is left of a connection has no filter, and takes all.
                 Kind::TimeWait(_) => Some(Cow::Borrowed(seg)),
+                // Nobody looks how far away the end of a half-open connection is.
+                Kind::Listen(_) if refused => None,
+                Kind::Conn(_) if refused || afar => None,
                 _ => filtered_segment(&mut socket.common, &self.net, pair, seg, interface),
             };
             let Some(seg) = filtered.as_deref() else { return };
@@ -96,9 +102,17 @@ impl Stack {
         }
         let opens = seg.flags.intersection(Flags::SYN | Flags::ACK | Flags::RST) == Flags::SYN;
         let listener = self.find_listener(pair, interface);
-        if let Some(socket) = listener.and_then(|id| self.sockets.get_mut(&id))
-            && filtered_segment(&mut socket.common, &self.net, pair, seg, interface).is_none()
-        {
+        if let Some(socket) = listener.and_then(|id| self.sockets.get_mut(&id)) {
+            let c = &mut socket.common;
+            if comes_from_afar(c, seg, pair.1.ip())
+                || refuses_signature(c, seg, pair.1.ip())
+                || filtered_segment(c, &self.net, pair, seg, interface).is_none()
+            {
+                return;
+            }
+        }
+        let known = listener.and_then(|id| self.sockets.get(&id));
+        if !knows_signature(known, seg, pair.1.ip()) {
             return;
         }
         match listener {
@@ -178,16 +192,14 @@ impl Stack {
         let place = request.next_place(0);
         let mss = announced_mss(&socket.common, self.net.mss_for(pair.1.ip()));
         let device = socket.common.opts.device;
-        let seg = Segment {
-            seq: request.iss,
-            ack: request.irs.wrapping_add(1),
-            flags: Flags::SYN | Flags::ACK,
-            window: Conn::initial_window(&socket.common, u32::from(mss)).min(65535) as u16,
-            urgent: 0,
+        let window = Conn::initial_window(&socket.common, u32::from(mss)).min(65535) as u16;
+        let ack = request.irs.wrapping_add(1);
+        let mut seg = Segment {
             mss: Some(mss),
             wscale: request.wscale.map(|_| RCV_WSCALE),
-            payload: Bytes::default(),
+            ..Segment::control(request.iss, ack, Flags::SYN | Flags::ACK, window)
         };
+        dress(&socket.common, &mut seg, pair.1.ip());
         self.net.emit_by(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(seg), place }, device, now);
     }
 
@@ -205,7 +217,8 @@ impl Stack {
         let window_end = expected.wrapping_add(65535);
         if before(seg.seq_end(), expected) || after(seg.seq, window_end) || has(Flags::SYN) {
             if !has(Flags::RST) {
-                let ack = Segment::control(request.iss.wrapping_add(1), expected, Flags::ACK, u16::MAX);
+                let mut ack = Segment::control(request.iss.wrapping_add(1), expected, Flags::ACK, u16::MAX);
+                dress(&socket.common, &mut ack, pair.1.ip());
                 let place = listener.requests.get_mut(&pair).map_or(place, |request| request.next_place(1));
                 self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack), place }, now);
             }
@@ -248,6 +261,7 @@ impl Stack {
         common.bound_port = listener.common.bound_port;
         let number = u64::from(self.next_id);
         common.filter = listener.common.filter.as_ref().map(|filter| Box::new(filter.for_copy(number)));
+        common.guard = listener.common.guard.as_ref().map(|guard| Box::new(guard.for_child(pair.1.ip())));
         common.unaccepted = true;
         self.net.counters.tcp.passive_opens += 1;
         let child = self.insert(common, Kind::Idle);
@@ -323,7 +337,8 @@ impl Stack {
         let limited = wait.last_stray.is_some_and(|at| now.since(at) < limit) && seg.payload.is_empty();
         if (seg.seq != wait.rcv_nxt || seg.seq_len() > 0) && !limited {
             wait.last_stray = Some(now);
-            let ack = Segment::control(wait.snd_nxt, wait.rcv_nxt, Flags::ACK, wait.window);
+            let mut ack = Segment::control(wait.snd_nxt, wait.rcv_nxt, Flags::ACK, wait.window);
+            dress(&socket.common, &mut ack, pair.1.ip());
             let place = wait.place;
             wait.place.transmission += 1;
             self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack), place }, now);

@@ -200,7 +200,7 @@ impl Stack {
         let (src, dst, place) = (packet.src.ip(), packet.dst.ip(), packet.place);
         match *protocol {
             wire::TCP => {
-                if let Some((src, dst, segment)) = wire::segment(src, dst, data) {
+                if let Some((src, dst, segment)) = wire::segment((src, dst), header.hops, data) {
                     self.input_tcp((dst, src), &segment, (place, interface), now);
                 }
             }

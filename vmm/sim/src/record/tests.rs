@@ -139,13 +139,15 @@ fn one_byte_of_a_packet_and_one_fate_count() {
     };
     changed(&|p| p.src.set_port(81));
     changed(&|p| p.dst = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 80)));
-    let fields: [&dyn Fn(&mut Segment); 6] = [
+    let fields: [&dyn Fn(&mut Segment); 8] = [
         &|s| s.seq += 1,
         &|s| s.ack += 1,
         &|s| s.flags |= Flags::FIN,
         &|s| s.window += 1,
         &|s| s.mss = Some(3),
         &|s| s.wscale = Some(3),
+        &|s| s.hops = 3,
+        &|s| s.signature = Some(3),
     ];
     for field in fields {
         changed(&|p| {

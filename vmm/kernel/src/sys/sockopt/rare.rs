@@ -7,7 +7,7 @@ use bloodhound_net::{Proto, SockOpt, SocketId};
 use zerocopy::IntoBytes;
 
 use super::device::{IP_UNICAST_IF, IPV6_UNICAST_IF};
-use super::kept::{IP_MINTTL, IP_RECVFRAGSIZE, IPV6_MINHOPCOUNT, IPV6_TRANSPARENT};
+use super::kept::{IP_MINTTL, IP_RECVFRAGSIZE, IPV6_TRANSPARENT};
 use super::set::unsupported;
 use super::{SO_BUF_LOCK, SO_TXREHASH};
 use crate::ctx::*;
@@ -27,19 +27,16 @@ const IPV6_LEAVE_ANYCAST: u64 = 28;
 pub(super) const IPV6_FLOWLABEL_MGR: u64 = 32;
 const IPV6_PKTINFO: u64 = 50;
 pub(super) const IPV6_PATHMTU: u64 = 61;
-pub(super) const TCP_MD5SIG: u64 = 14;
 pub(super) const TCP_REPAIR: u64 = 19;
 pub(super) const TCP_REPAIR_QUEUE: u64 = 20;
 pub(super) const TCP_QUEUE_SEQ: u64 = 21;
 pub(super) const TCP_TIMESTAMP: u64 = 24;
 pub(super) const TCP_REPAIR_WINDOW: u64 = 29;
-pub(super) const TCP_MD5SIG_EXT: u64 = 32;
 pub(super) const TCP_FASTOPEN_KEY: u64 = 33;
 pub(super) const TCP_ZEROCOPY_RECEIVE: u64 = 35;
 pub(super) const TCP_TX_DELAY: u64 = 37;
-/// Bytes of `struct tcp_md5sig`, of `struct ipv6_mreq`, `struct in6_flowlabel_req`, `struct in6_pktinfo`, and of `struct ip6_mtuinfo` with the address in
+/// Bytes of `struct ipv6_mreq`, `struct in6_flowlabel_req`, `struct in6_pktinfo`, and of `struct ip6_mtuinfo` with the address in
 /// front.
-pub(super) const MD5SIG: u32 = 216;
 const MREQ6: u32 = 20;
 const FLOWLABEL: u32 = 32;
 const PKTINFO: u32 = 20;
@@ -151,8 +148,6 @@ impl Ctx<'_> {
             IP_OPTIONS if len > OPTIONS_MAX => Some(err(Errno::EINVAL)),
             IP_OPTIONS => Some(unsupported(c::IPPROTO_IP, name)),
             IP_MINTTL if len == 0 => Some(err(Errno::EINVAL)),
-            // Segments have no limit of hops of their own here.
-            IP_MINTTL if tcp => self.refuse_most_hops(c::IPPROTO_IP, name, value, len.min(4)),
             IP_RECVFRAGSIZE if tcp => Some(err(Errno::EINVAL)),
             IP_UNICAST_IF => Some(self.set_unicast_interface(id, c::IPPROTO_IP, value, len)),
             _ => None,
@@ -163,7 +158,6 @@ impl Ctx<'_> {
     pub(super) fn set_rare_ipv6_option(
         &mut self,
         id: SocketId,
-        tcp: bool,
         name: u64,
         value: Ptr,
         len: u32,
@@ -177,7 +171,6 @@ impl Ctx<'_> {
             IPV6_LEAVE_ANYCAST => Some(err(Errno::ENOENT)),
             IPV6_FLOWLABEL_MGR if len < FLOWLABEL => Some(err(Errno::EINVAL)),
             IPV6_PKTINFO => Some(self.set_sticky_source(value, len)),
-            IPV6_MINHOPCOUNT if tcp && len >= 4 => self.refuse_most_hops(c::IPPROTO_IPV6, name, value, len),
             IPV6_TRANSPARENT if len >= 4 => match self.ipv6_int(value, len) {
                 Ok(0) => None,
                 Ok(_) => Some(err(Errno::EPERM)),
@@ -185,19 +178,6 @@ impl Ctx<'_> {
             },
             IPV6_UNICAST_IF => Some(self.set_unicast_interface(id, c::IPPROTO_IPV6, value, len)),
             _ => None,
-        }
-    }
-
-    /// IP_MINTTL and IPV6_MINHOPCOUNT of TCP: segments have no count of hops, so one that is asked for stops the run.
-    fn refuse_most_hops(&mut self, level: u64, name: u64, value: Ptr, len: u32) -> Option<SysResult<()>> {
-        let number = match len {
-            0..4 => self.read_obj::<u8>(value).map(i32::from),
-            _ => self.read_obj::<i32>(value),
-        };
-        match number {
-            Ok(1..=255) => Some(unsupported(level, name)),
-            Ok(_) => None,
-            Err(e) => Some(err(e)),
         }
     }
 

@@ -9,12 +9,10 @@ use bloodhound_net::{Proto, SockOpt, SocketId, TcpState};
 use super::bpf::SO_LOCK_FILTER;
 use super::device::SO_BINDTOIFINDEX;
 use super::groups;
+use super::guard::{TCP_MD5SIG, TCP_MD5SIG_EXT};
 use super::kept::{IPV6_RECVFRAGSIZE, KEPT_BY_UNIX, SO_SELECT_ERR_QUEUE, Shape, kept};
 use super::other::{Call, other};
-use super::rare::{
-    MD5SIG, SO_BUSY_POLL_BUDGET, SO_CNX_ADVICE, SO_PREFER_BUSY_POLL, TCP_FASTOPEN_KEY, TCP_MD5SIG,
-    TCP_MD5SIG_EXT, TCP_TX_DELAY,
-};
+use super::rare::{SO_BUSY_POLL_BUDGET, SO_CNX_ADVICE, SO_PREFER_BUSY_POLL, TCP_FASTOPEN_KEY, TCP_TX_DELAY};
 use super::stamps::is_stamp;
 use super::{CONGESTION_NAME, SO_BUF_LOCK, SO_RESERVE_MEM, SO_TXREHASH, UDP_ENCAP, UDPLITE_COVERAGE};
 use crate::ctx::*;
@@ -329,7 +327,7 @@ impl Ctx<'_> {
         if let Some(answer) = self.set_header_option(id, name, value, len) {
             return answer;
         }
-        if let Some(answer) = self.set_rare_ipv6_option(id, tcp, name, value, len) {
+        if let Some(answer) = self.set_rare_ipv6_option(id, name, value, len) {
             return answer;
         }
         let number = match len {
@@ -375,12 +373,17 @@ impl Ctx<'_> {
         let Some((_, shape)) = kept(option.0, option.1) else {
             return other(Call::Set, option.0, option.1);
         };
-        self.keep(Sock::Inet(id), option, number, shape)
+        self.keep(Sock::Inet(id), option, number, shape)?;
+        self.told_to_segments(id, option, Some(number))
     }
 
     fn reset(&mut self, id: SocketId, level: u64, name: u64) -> SysResult<()> {
         self.generic(Sock::Inet(id))?.kept.remove(&(level, name));
-        Ok(())
+        self.told_to_segments(id, (level, name), None)
+    }
+
+    fn told_to_segments(&mut self, id: SocketId, option: (u64, u64), number: Option<i32>) -> SysResult<()> {
+        if self.inet(id)?.proto == Proto::Tcp { self.guard_by_hops(id, option, number) } else { Ok(()) }
     }
 
     fn set_tcp_option(&mut self, id: SocketId, name: u64, value: Ptr, len: u32) -> SysResult<()> {
@@ -437,7 +440,7 @@ impl Ctx<'_> {
             TCP_TX_DELAY if number == 0 => return Ok(()),
             TCP_TX_DELAY if number < 0 => return err(Errno::EINVAL),
             TCP_FASTOPEN_KEY if !matches!(len, 16 | 32) => return err(Errno::EINVAL),
-            TCP_MD5SIG | TCP_MD5SIG_EXT if len < MD5SIG => return err(Errno::EINVAL),
+            TCP_MD5SIG | TCP_MD5SIG_EXT => return self.set_signature_key(id, name, value, len),
             c::TCP_FASTOPEN_CONNECT if on => return err(Errno::EOPNOTSUPP),
             c::TCP_FASTOPEN_CONNECT => return Ok(()),
             _ => return self.keep_protocol(id, (c::IPPROTO_TCP, name), number),
