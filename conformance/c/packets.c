@@ -241,10 +241,47 @@ static void sending(void)
 	CHECK_EQ(memcmp(buffer, "hand6", 6), 0);
 	CHECK_EQ(ntohs(name.sin6_port), 4321);
 	close(receiver);
+	/* The family of whom it is for is not looked at, the length of the hardware address is. */
+	lo.sll_family = AF_INET;
+	CHECK_EQ(sendto(cooked, whole, sizeof whole, 0, (struct sockaddr *)&lo, sizeof lo), sizeof whole);
+	lo.sll_halen = 9;
+	CHECK_ERRNO(sendto(cooked, whole, sizeof whole, 0, (struct sockaddr *)&lo, sizeof lo), EINVAL);
+	lo.sll_halen = 6;
+	CHECK_ERRNO(sendto(cooked, whole, sizeof whole, 0, (struct sockaddr *)&lo, 18), EINVAL);
+	/* What has no type is lost; questions of ARP are answered by nobody on loopback. */
+	lo.sll_protocol = 0;
+	CHECK_EQ(sendto(cooked, whole, sizeof whole, 0, (struct sockaddr *)&lo, sizeof lo), sizeof whole);
+	lo.sll_protocol = htons(ETH_P_ARP);
+	CHECK_EQ(sendto(cooked, whole, 28, 0, (struct sockaddr *)&lo, sizeof lo), 28);
 	lo.sll_ifindex = 99;
 	CHECK_ERRNO(sendto(cooked, &frame.ip, 33, 0, (struct sockaddr *)&lo, sizeof lo), ENXIO);
 	CHECK_ERRNO(sendto(cooked, &frame.ip, 33, 0, (struct sockaddr *)&lo, 8), EINVAL);
 	close(raw), close(cooked);
+}
+
+/* PACKET_AUXDATA: what is known of a packet beside its bytes. */
+static void auxiliary(int kind, int head)
+{
+	int on = 1, fd = socket(AF_PACKET, kind, htons(ETH_P_IP));
+	CHECK_EQ(setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof on), 0);
+	CHECK_EQ(option(fd, SOL_PACKET, PACKET_AUXDATA), 1);
+	send_one();
+	char control[128];
+	struct iovec iov = { buffer, 10 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+	CHECK_EQ(recvmsg(fd, &msg, MSG_DONTWAIT), 10);
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	REQUIRE(c);
+	CHECK(c->cmsg_level == SOL_PACKET && c->cmsg_type == PACKET_AUXDATA);
+	CHECK_EQ(c->cmsg_len, CMSG_LEN(sizeof(struct tpacket_auxdata)));
+	struct tpacket_auxdata *aux = (void *)CMSG_DATA(c);
+	CHECK_EQ(aux->tp_status, TP_STATUS_USER | TP_STATUS_CSUMNOTREADY);
+	CHECK_EQ(aux->tp_len, 33 + head);
+	CHECK_EQ(aux->tp_snaplen, 33 + head);
+	CHECK_EQ(aux->tp_mac, 0);
+	CHECK_EQ(aux->tp_net, head);
+	CHECK(!CMSG_NXTHDR(&msg, c));
+	close(fd);
 }
 
 static void unprivileged(void)
@@ -271,6 +308,8 @@ int main(void)
 	making();
 	watching();
 	sending();
+	auxiliary(SOCK_RAW, 14);
+	auxiliary(SOCK_DGRAM, 0);
 	unprivileged();
 	return tap_done();
 }

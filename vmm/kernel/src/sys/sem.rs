@@ -32,11 +32,9 @@ pub fn semget(k: &mut Ctx<'_>, key: i32, count: i32, flags: IpcFlags) -> SysResu
         Named::Make(_) if count == 0 => err(Errno::EINVAL),
         Named::Make(perm) => {
             let now = k.seconds();
-            let sets = &mut k.ipc().sets;
-            if sets.iter().map(|entry| entry.item.sems.len()).sum::<usize>() + count as usize > MOST {
-                return err(Errno::ENOSPC);
-            }
-            Ok(sets.add(MOST_SETS, perm, now, SemSet::new(count as usize))? as u64)
+            // As many sets as there may be have at most as many semaphores as there may be.
+            const { assert!(MOST_SETS as usize * MOST_OF_SET as usize <= MOST) };
+            Ok(k.ipc().sets.add(MOST_SETS, perm, now, SemSet::new(count as usize))? as u64)
         }
     }
 }

@@ -35,7 +35,7 @@ use crate::unix::{Halves, Kind, Name, Stall};
 use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait};
 
 use kinds::{split_type, unix_kind};
-pub(crate) use packet::{SOL_PACKET, sockaddr_ll, type_and_interface};
+pub(crate) use packet::{AUXDATA, SOL_PACKET, receiver_of_frame, sockaddr_ll};
 
 /// net.core.somaxconn.
 const SOMAXCONN: u32 = 4096;

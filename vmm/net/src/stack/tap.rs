@@ -14,8 +14,9 @@ use bloodhound_abi::{Errno, SimTime};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-/// Types of frames (linux/if_ether.h): all of them, IPv4, IPv6.
+/// Types of frames (linux/if_ether.h): all of them, ARP, IPv4, IPv6.
 const ALL: u16 = 3;
+const ARP: u16 = 0x0806;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 /// Bytes of the header of Ethernet.
@@ -45,6 +46,10 @@ pub struct Frame {
     pub from: [u8; 6],
     /// When it came by.
     pub at: SimTime,
+    /// Its length before a filter has cut it.
+    pub whole: u32,
+    /// The checksum of its transport is left to hardware, which a packet that does not leave the machine never meets (CHECKSUM_PARTIAL).
+    pub unsummed: bool,
     /// Its content, for SOCK_RAW with the header of Ethernet.
     pub data: Bytes,
 }
@@ -158,7 +163,8 @@ impl Stack {
     }
 
     /// Sends a frame; `to` says type and interface where the frame or the socket does not. ENXIO without an interface, EINVAL for a frame
-    /// without header, EMSGSIZE; EPROTONOSUPPORT for what is no packet of IP, or one with options or in fragments: that is not modelled.
+    /// without header, EMSGSIZE; EPROTONOSUPPORT for what is no packet of IP, or one with options or in fragments: that is not modelled. Frames of ARP, and those
+    /// without a type, are lost: nobody here has a table of neighbours, so nobody listens to them.
     pub fn send_frame(
         &mut self,
         id: SocketId,
@@ -183,6 +189,9 @@ impl Stack {
             (IPV6, Some(parsed)) => parsed.src.is_ipv6(),
             _ => false,
         };
+        if matches!(ethertype, 0 | ARP) {
+            return Ok(data.len());
+        }
         let Some(parsed) = wire::parse(content).filter(|_| known) else {
             return Err(Errno::EPROTONOSUPPORT);
         };
@@ -240,7 +249,9 @@ impl Stack {
             let of = (&noted.packet, noted.interface, kind);
             let Some(kept) = kept_of_frame(&mut socket.common, &whole, of, start) else { continue };
             let data = whole.slice(at..whole.len().min(at.saturating_add(kept)));
-            let frame = Frame { interface: noted.interface, ethertype, kind, from, at: noted.at, data };
+            let unsummed = matches!(noted.packet.body, Body::Tcp(_) | Body::Udp(..));
+            let (interface, whole) = (noted.interface, (whole.len() - at) as u32);
+            let frame = Frame { interface, ethertype, kind, from, at: noted.at, whole, unsummed, data };
             if tap.push(frame, socket.common.opts.rcvbuf) {
                 socket.common.wake(ReadyFlags::READ);
             }

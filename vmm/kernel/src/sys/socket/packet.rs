@@ -9,7 +9,7 @@ use crate::ctx::*;
 use crate::inet::{InetSocket, Interface, interfaces};
 use crate::socket::{Address, Generic};
 use crate::sys::socket::Sock;
-use crate::wait::{Stop, SysResult};
+use crate::wait::SysResult;
 
 /// `struct sockaddr_ll`, and where its hardware address begins.
 const ADDRESS: usize = 20;
@@ -25,7 +25,7 @@ pub(crate) const SOL_PACKET: u64 = 263;
 const ADD_MEMBERSHIP: u64 = 1;
 const DROP_MEMBERSHIP: u64 = 2;
 const STATISTICS: u64 = 6;
-const AUXDATA: u64 = 8;
+pub(crate) const AUXDATA: u64 = 8;
 const ORIGDEV: u64 = 9;
 const QDISC_BYPASS: u64 = 20;
 const IGNORE_OUTGOING: u64 = 23;
@@ -45,9 +45,26 @@ pub(crate) fn sockaddr_ll(ethertype: u16, index: u32, kind: u8, hardware: [u8; 6
 }
 
 /// Type of frames and interface of a `struct sockaddr_ll`. EINVAL.
-pub(crate) fn type_and_interface(addr: &Address) -> Result<(u16, u32), Errno> {
+fn type_and_interface(addr: &Address) -> Result<(u16, u32), Errno> {
+    if addr.family() != Some(c::AF_PACKET) {
+        return Err(Errno::EINVAL);
+    }
+    parts(addr.bytes())
+}
+
+/// Type of frames and interface by the address to which a frame is sent: its family is not looked at, but the length of the hardware address is
+/// (packet_snd). EINVAL.
+pub(crate) fn receiver_of_frame(addr: &Address) -> Result<(u16, u32), Errno> {
     let bytes = addr.bytes();
-    if bytes.len() < ADDRESS || addr.family() != Some(c::AF_PACKET) {
+    let hardware = bytes.get(HARDWARE - 1).copied().unwrap_or(0);
+    if bytes.len() < HARDWARE + usize::from(hardware) {
+        return Err(Errno::EINVAL);
+    }
+    parts(bytes)
+}
+
+fn parts(bytes: &[u8]) -> Result<(u16, u32), Errno> {
+    if bytes.len() < ADDRESS {
         return Err(Errno::EINVAL);
     }
     let index = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
@@ -131,9 +148,6 @@ impl Ctx<'_> {
                 match (name, number) {
                     (IGNORE_OUTGOING, 0 | 1) => self.node.net.of_mut(id).ignore_outgoing(id, number == 1)?,
                     (IGNORE_OUTGOING, _) => return err(Errno::EINVAL),
-                    (AUXDATA, on) if on != 0 => {
-                        return Err(Stop::Unsupported("setsockopt PACKET_AUXDATA".into()));
-                    }
                     _ => {}
                 }
                 let on = i32::from(number != 0);
