@@ -2,6 +2,7 @@
 #include "tap.h"
 #include <limits.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -91,6 +92,39 @@ static void setting(void)
 	CHECK_ERRNO(clock_settime(CLOCK_REALTIME, &(struct timespec){ 8277292036, 0 }), EINVAL);
 }
 
+/* A timerfd that repeats tells once of its expiries, until somebody reads it or asks when it fires: then it goes on, and those in between are counted
+ * (timerfd_tmrproc, timerfd_read_iter, do_timerfd_gettime). */
+static void timerfds_wait_for_readers(void)
+{
+	struct itimerspec every = {{0, 10000000}, {0, 10000000}}, got, zero = {{0, 0}, {0, 0}};
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK), epoll = epoll_create1(0);
+	unsigned long count;
+	REQUIRE(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+	CHECK_EQ(timerfd_settime(fd, 0, &every, NULL), 0);
+	CHECK_EQ(epoll_wait(epoll, &event, 1, 55), 1);
+	CHECK_EQ(epoll_wait(epoll, &event, 1, 55), 0);
+	CHECK_EQ(epoll_wait(epoll, &event, 1, 55), 0);
+	CHECK_EQ(timerfd_gettime(fd, &got), 0);
+	CHECK(got.it_value.tv_nsec > 0 && got.it_value.tv_nsec <= 10000000);
+	CHECK_EQ(epoll_wait(epoll, &event, 1, 55), 1);
+	CHECK_EQ(epoll_wait(epoll, &event, 1, 55), 0);
+	CHECK(read(fd, &count, 8) == 8 && count >= 16);
+	CHECK_EQ(epoll_wait(epoll, &event, 1, 55), 1);
+	CHECK_EQ(epoll_wait(epoll, &event, 1, 55), 0);
+	/* What it shows when it is armed anew is when it would have fired. */
+	CHECK_EQ(timerfd_settime(fd, 0, &zero, &got), 0);
+	CHECK(got.it_value.tv_nsec > 0 && got.it_value.tv_nsec <= 10000000 && got.it_interval.tv_nsec == 10000000);
+	CHECK(read(fd, &count, 8) == -1 && errno == EAGAIN);
+	/* A short interval counts as any other. */
+	every.it_interval.tv_nsec = every.it_value.tv_nsec = 100;
+	CHECK_EQ(timerfd_settime(fd, 0, &every, NULL), 0);
+	usleep(50000);
+	CHECK(read(fd, &count, 8) == 8 && count >= 400000);
+	close(epoll);
+	close(fd);
+}
+
 int main(void)
 {
 	rests();
@@ -98,5 +132,6 @@ int main(void)
 	overruns();
 	expiries(CLOCK_REALTIME);
 	expiries(CLOCK_MONOTONIC);
+	timerfds_wait_for_readers();
 	return tap_done();
 }

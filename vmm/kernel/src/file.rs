@@ -265,7 +265,7 @@ impl Node {
             FileKind::Event(event) => drop(self.events.remove(event)),
             FileKind::TimerFd(timer) => {
                 if let Some(t) = self.timerfds.remove(timer) {
-                    self.rearm(crate::timer::TimerKey::TimerFd(timer), t.schedule.next, None);
+                    self.rearm(crate::timer::TimerKey::TimerFd(timer), t.armed(), None);
                 }
             }
             FileKind::SignalFd(s) => drop(self.signalfds.remove(s)),

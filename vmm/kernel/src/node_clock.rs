@@ -269,8 +269,9 @@ impl Node {
     fn shift_timers(&mut self, by: i64) {
         let mut moved = Vec::new();
         for (id, timer) in self.timerfds.iter_mut() {
-            if let Some(old) = timer.schedule.shift(by) {
-                moved.push((TimerKey::TimerFd(id), Some(old), timer.schedule.next));
+            let old = timer.armed();
+            if timer.schedule.shift(by).is_some() {
+                moved.push((TimerKey::TimerFd(id), old, timer.armed()));
             }
         }
         let pids: Vec<Pid> = self.processes.keys().copied().collect();

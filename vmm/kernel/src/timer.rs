@@ -84,8 +84,11 @@ pub struct TimerFd {
     pub realtime: bool,
     /// When it fires.
     pub schedule: Schedule,
-    /// Expiries not yet read.
+    /// Expiries not yet read, as far as they were counted.
     pub expired: u64,
+    /// It has fired and goes on when somebody reads it or asks when it fires: "timerfd_tmrproc: return HRTIMER_NORESTART". Until then `schedule` has the time at
+    /// which it fired.
+    pub waits: bool,
     /// It was armed with TFD_TIMER_CANCEL_ON_SET, which means something.
     pub cancel_on_set: bool,
     /// The clock was set since, and nobody has read that.
@@ -98,10 +101,31 @@ impl TimerFd {
         self.expired > 0 || self.cancelled
     }
 
+    /// When it stands in the set of armed timers.
+    pub(crate) fn armed(&self) -> Option<SimTime> {
+        self.schedule.next.filter(|_| !self.waits)
+    }
+
+    /// It fires: whoever waits for it is told once.
+    fn fire(&mut self) {
+        self.expired = self.expired.saturating_add(1);
+        self.waits = self.schedule.interval > 0;
+        if !self.waits {
+            self.schedule.next = None;
+        }
+    }
+
+    /// Goes on after it has fired, and counts the expiries since (`hrtimer_forward_now`).
+    fn go_on(&mut self, now: SimTime) {
+        if let Some(at) = self.schedule.next.filter(|_| std::mem::take(&mut self.waits)) {
+            self.expired = self.expired.saturating_add(self.schedule.advance(at, now) - 1);
+        }
+    }
+
     /// timerfd_settime(2). ECANCELED if the clock was set since it was armed before, and nobody has read that; it is armed all the same
     /// (timerfd_setup).
     pub(crate) fn set(&mut self, schedule: Schedule, cancel_on_set: bool) -> Result<(), Errno> {
-        (self.schedule, self.expired, self.cancel_on_set) = (schedule, 0, cancel_on_set);
+        (self.schedule, self.expired, self.waits, self.cancel_on_set) = (schedule, 0, false, cancel_on_set);
         if std::mem::take(&mut self.cancelled) && cancel_on_set && schedule.next.is_some() {
             return Err(Errno::ECANCELED);
         }
@@ -283,6 +307,17 @@ impl Node {
         self.send_process(pid, info);
     }
 
+    /// Lets a timerfd that has fired go on.
+    pub(crate) fn go_on_timerfd(&mut self, id: TimerFdId) {
+        let (now, timer) = (self.own_time(), &mut self.timerfds[id]);
+        let before = timer.armed();
+        timer.go_on(now);
+        let after = timer.armed();
+        if before != after {
+            self.rearm(TimerKey::TimerFd(id), before, after);
+        }
+    }
+
     /// A timer is due; its entry has been taken from the set.
     pub(crate) fn fire_timer(&mut self, key: TimerKey, at: SimTime) {
         let now = self.own_time();
@@ -300,9 +335,7 @@ impl Node {
             }
             TimerKey::TimerFd(id) => {
                 let Some(timer) = self.timerfds.get_mut(id) else { return };
-                timer.expired = timer.expired.saturating_add(timer.schedule.advance(at, now));
-                let next = timer.schedule.next;
-                self.rearm(key, None, next);
+                timer.fire();
                 self.notify_object(Object::TimerFd(id), c::EPOLLIN as u32);
             }
             TimerKey::Posix(pid, id) => self.fire_posix(pid, id, at),

@@ -16,7 +16,6 @@ use crate::mm::Access;
 use crate::node::{ConsoleChunk, Node};
 use crate::procfs::Shows;
 use crate::sys::reads_writes;
-use crate::timer::TimerKey;
 use crate::wait::{Object, SysResult, Wait};
 
 /// A transfer is made in pieces of no more bytes: the size of a call's buffer must not decide how much memory the host needs for it.
@@ -223,9 +222,9 @@ impl Ctx<'_> {
         // "If clock has changed, we do not care about the ticks and we do not rearm the timer. Userspace must reevaluate anyway"
         // (timerfd_read_iter).
         if std::mem::take(&mut timer.cancelled) {
-            if std::mem::take(&mut timer.expired) > 0 {
-                let next = timer.schedule.next.take();
-                self.node.rearm(TimerKey::TimerFd(id), next, None);
+            timer.expired = 0;
+            if std::mem::take(&mut timer.waits) {
+                timer.schedule.next = None;
             }
             return err(Errno::ECANCELED);
         }
@@ -235,7 +234,8 @@ impl Ctx<'_> {
             }
             return Err(Wait::object(Object::TimerFd(id)).into());
         }
-        Ok(std::mem::take(&mut timer.expired).to_le_bytes().to_vec())
+        self.node.go_on_timerfd(id);
+        Ok(std::mem::take(&mut self.node.timerfds[id].expired).to_le_bytes().to_vec())
     }
 
     /// Writes at the description's offset (or `at`), honouring O_APPEND. `done` bytes were written before the call slept.

@@ -2,7 +2,7 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_abi::structs::Sigaction;
+use bloodhound_abi::structs::{Sigaction, Timespec};
 
 use super::{
     Entry, Link, Tree, View, anonymous_ino, memory, net, nsfs, sched, system, table_entry, table_names,
@@ -517,7 +517,11 @@ fn fdinfo(view: &View<'_>, id: FileId, file: &File) -> String {
         }
         FileKind::TimerFd(timer) => {
             if let Some(t) = node.timerfds.get(*timer) {
-                let shown = t.schedule.show(node.own_time());
+                let mut shown = t.schedule.show(node.own_time());
+                if t.waits {
+                    // "return remaining < 0 ? 0: remaining" (timerfd_get_remaining).
+                    shown.value = Timespec::from_ns(0);
+                }
                 out.push_str(&format!(
                     "clockid: {}\nticks: {}\nsettime flags: 0{}\nit_value: ({}, {})\nit_interval: ({}, {})\n",
                     u32::from(!t.realtime),

@@ -468,6 +468,8 @@ pub fn timerfd_settime(k: &mut Ctx<'_>, fd: Fd, flags: TimerFlags, value: Ptr, o
     let spec: Itimerspec = k.read_obj(value)?;
     k.schedule(&spec, false, Clock::Monotonic)?;
     let id = timerfd(k, fd)?;
+    // What it shows is when it would fire next.
+    k.node.go_on_timerfd(id);
     let (realtime, before) = (k.node.timerfds[id].realtime, k.node.timerfds[id].schedule);
     let clock = if realtime { Clock::Realtime } else { Clock::Monotonic };
     let absolute = flags.contains(TimerFlags::TIMER_ABSTIME);
@@ -484,6 +486,7 @@ pub fn timerfd_settime(k: &mut Ctx<'_>, fd: Fd, flags: TimerFlags, value: Ptr, o
 /// timerfd_gettime(2).
 pub fn timerfd_gettime(k: &mut Ctx<'_>, fd: Fd, value: Ptr) -> SysResult {
     let id = timerfd(k, fd)?;
+    k.node.go_on_timerfd(id);
     let shown = k.node.timerfds[id].schedule.show(k.now());
     k.write_obj(value, &shown)?;
     Ok(0)
