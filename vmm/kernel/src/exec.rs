@@ -15,12 +15,11 @@ use crate::ids::*;
 use crate::mm::{Backing, Marks, Mm, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::path::Place;
 use crate::process::{ExitStatus, FdEntry};
+use crate::script;
 use crate::task::{ADDR_NO_RANDOMIZE, PER_CLEAR_ON_SETID, READ_IMPLIES_EXEC};
 use crate::wait::SysResult;
 use crate::watch::Told;
 
-/// "BINPRM_BUF_SIZE": how much of a script's first line counts.
-const SCRIPT_LINE: usize = 256;
 /// Nested interpreters allowed (execve(2): "a maximum of four").
 const SCRIPT_DEPTH: usize = 4;
 /// The initial stack is at most a quarter of the stack limit for arguments (execve(2), "Limits on size").
@@ -118,9 +117,8 @@ impl Ctx<'_> {
             name.get_or_insert_with(|| path.clone());
             from = Origin::default();
             let head = self.head(ino)?;
-            if let Some(line) = head.strip_prefix(b"#!") {
-                let (interp, arg) =
-                    script_line(&line[..line.len().min(SCRIPT_LINE - 2)]).ok_or(Errno::ENOEXEC)?;
+            if head.starts_with(b"#!") {
+                let (interp, arg) = script::interpreter(&head).ok_or(Errno::ENOEXEC)?;
                 // "interpreter [optional-arg] pathname arg..." (execve(2), "Interpreter scripts")
                 let rest = argv.into_iter().skip(1);
                 argv = std::iter::once(interp.clone())
@@ -460,15 +458,6 @@ struct Aux<'a> {
 fn set_ids(stat: &bloodhound_vfs::Stat) -> [Option<u32>; 2] {
     let (mode, group) = (u64::from(stat.mode), c::S_ISGID | S_IXGRP);
     [(mode & c::S_ISUID != 0).then_some(stat.uid), (mode & group == group).then_some(stat.gid)]
-}
-
-/// Interpreter and its one optional argument.
-fn script_line(line: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-    let end = line.iter().position(|b| *b == b'\n').unwrap_or(line.len());
-    let text = line[..end].trim_ascii();
-    let split = text.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(text.len());
-    let (interp, arg) = (&text[..split], text[split..].trim_ascii());
-    (!interp.is_empty()).then(|| (interp.to_vec(), (!arg.is_empty()).then(|| arg.to_vec())))
 }
 
 fn anon(start: u64, end: u64, prot: u64) -> Vma {

@@ -48,6 +48,7 @@ pub mod procfs;
 mod random;
 mod rare;
 mod scarce;
+mod script;
 pub mod seccomp;
 pub mod shared;
 pub mod signal;
