@@ -33,7 +33,7 @@ fn what_does_not_fit_into_one_packet_is_refused_where_none_may_be_cut() {
     let mut net = Net::new(2, LinkConfig::default(), 7);
     let id = udp(&mut net, 0, 1000);
     let whole = Sending { unfragmented: true, ..Sending::default() };
-    let mut send = |net: &mut Net, len: usize, to, how: &Sending| {
+    let send = |net: &mut Net, len: usize, to, how: &Sending| {
         net.stacks[0].send_datagram(id, &vec![0; len], Some(to), how, net.now)
     };
     assert_eq!(send(&mut net, 1472, at(1, 53), &whole), Ok(1472));

@@ -116,17 +116,16 @@ impl Ctx<'_> {
         if flags & BIND_PHC != 0 {
             return err(Errno::EOPNOTSUPP);
         }
-        match sock {
-            Sock::Inet(id) if self.inet(id)?.proto != Proto::Tcp => {
-                if new_ids {
-                    self.node.net.of_mut(id).count_from_zero(id)?;
-                }
-            }
-            // Times of bytes of a stream, and of frames, are not modelled.
-            Sock::Inet(_) | Sock::Packet(_) if flags & SENDING != 0 => {
-                return unsupported(c::SOL_SOCKET, name);
-            }
-            _ => {}
+        let of_datagrams = matches!(sock, Sock::Inet(id) if self.inet(id)?.proto != Proto::Tcp);
+        // Times of bytes of a stream, and of frames, are not modelled.
+        if flags & SENDING != 0 && !of_datagrams && matches!(sock, Sock::Inet(_) | Sock::Packet(_)) {
+            return unsupported(c::SOL_SOCKET, name);
+        }
+        if let Sock::Inet(id) = sock
+            && of_datagrams
+            && new_ids
+        {
+            self.node.net.of_mut(id).count_from_zero(id)?;
         }
         let stamps = &mut self.generic(sock)?.stamps;
         (stamps.flags, stamps.new) = (flags, name == c::SO_TIMESTAMPING_NEW);
