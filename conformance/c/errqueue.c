@@ -343,6 +343,18 @@ static void times_of_single_messages(void)
 	CHECK(told.error.ee_origin == SO_EE_ORIGIN_TIMESTAMPING);
 	CHECK(told.offender.sin6_family == AF_INET6 && memcmp(&told.offender.sin6_addr, &to.sin6_addr, 16) == 0);
 
+	/* With what the options ask for of the packet; nothing is known of one that does not come along. */
+	set(fd, SOL_IPV6, IPV6_RECVPKTINFO, 1);
+	CHECK(TO(fd, "hello", 5, to) == 5);
+	told = next(fd, 4000);
+	CHECK(told.parts == 3 && told.levels[1] == SOL_IPV6 && told.types[1] == IPV6_PKTINFO);
+	set(fd, SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_TSONLY);
+	CHECK(TO(fd, "hello", 5, to) == 5);
+	told = next(fd, 4000);
+	CHECK(told.n == 0 && told.parts == 2 && told.offender.sin6_family == 0);
+	set(fd, SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE);
+	set(fd, SOL_IPV6, IPV6_RECVPKTINFO, 0);
+
 	/* Reports and times share a queue; an error is pending only for the first. */
 	set(fd, SOL_IPV6, IPV6_RECVERR, 1);
 	CHECK(TO(fd, "hello", 5, to) == 5);
@@ -351,6 +363,25 @@ static void times_of_single_messages(void)
 	CHECK(pending(fd) == ECONNREFUSED);
 	CHECK(next(fd, 4000).error.ee_origin == SO_EE_ORIGIN_ICMP6);
 	CHECK(pending(fd) == 0);
+	close(fd);
+}
+
+/* SOF_TIMESTAMPING_OPT_CMSG: IPv4 tells of the packet only where that is asked for. */
+static void where_it_left(void)
+{
+	struct sockaddr_in to = four(CLOSED);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	set(fd, SOL_IP, IP_PKTINFO, 1);
+	set(fd, SOL_IP, IP_RECVTTL, 1);
+	set(fd, SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE);
+	CHECK(TO(fd, "hello", 5, to) == 5);
+	CHECK(next(fd, 64).parts == 2);
+	set(fd, SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_CMSG);
+	CHECK(TO(fd, "hello", 5, to) == 5);
+	struct told told = next(fd, 64);
+	struct sockaddr_in *offender = (void *)&told.offender;
+	CHECK(told.parts == 4 && told.types[1] == IP_PKTINFO && told.types[2] == IP_TTL && told.types[3] == IP_RECVERR);
+	CHECK(offender->sin_family == AF_INET && offender->sin_addr.s_addr == to.sin_addr.s_addr);
 	close(fd);
 }
 
@@ -363,5 +394,6 @@ int main(void)
 	what_comes_with_reports();
 	times_of_sending();
 	times_of_single_messages();
+	where_it_left();
 	return tap_done();
 }

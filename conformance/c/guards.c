@@ -186,6 +186,18 @@ static void errors(void)
 	CHECK_ERRNO(setsockopt(fd, SOL_TCP, TCP_MD5SIG_EXT, &sig, sizeof sig), ENOENT);
 	sig.tcpm_prefixlen = 8;
 	CHECK(setsockopt(fd, SOL_TCP, TCP_MD5SIG_EXT, &sig, sizeof sig) == 0);
+	/* Linux 6.1 takes 150 of them, newer kernels more. */
+	sig.tcpm_keylen = 3;
+	sig.tcpm_flags = 0;
+	int keys = 0, error = 0;
+	for (; keys < 2000; keys++) {
+		((struct sockaddr_in *)&sig.tcpm_addr)->sin_addr.s_addr = htonl(0x0a000000 + keys);
+		if (setsockopt(fd, SOL_TCP, TCP_MD5SIG, &sig, sizeof sig) != 0) {
+			error = errno;
+			break;
+		}
+	}
+	CHECK(keys >= 149 && keys < 2000 && error == ENOMEM);
 	socklen_t len = sizeof sig;
 	CHECK_ERRNO(getsockopt(fd, SOL_TCP, TCP_MD5SIG, &sig, &len), ENOPROTOOPT);
 	close(fd);

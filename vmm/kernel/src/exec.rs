@@ -119,6 +119,10 @@ impl Ctx<'_> {
             let head = self.head(ino)?;
             if head.starts_with(b"#!") {
                 let (interp, arg) = script::interpreter(&head).ok_or(Errno::ENOEXEC)?;
+                // A name of no bytes leads to the current directory (`open_exec`).
+                if interp.is_empty() {
+                    return err(Errno::EACCES);
+                }
                 // "interpreter [optional-arg] pathname arg..." (execve(2), "Interpreter scripts")
                 let rest = argv.into_iter().skip(1);
                 argv = std::iter::once(interp.clone())

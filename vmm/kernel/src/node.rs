@@ -262,7 +262,7 @@ pub struct Node {
     /// Deadlines of sleeping tasks, in the machine's own time ([`crate::node_clock`]).
     pub sleepers: Set<(SimTime, Tid)>,
     /// Seals of memfd files (fcntl(2)).
-    pub seals: Map<bloodhound_vfs::Ino, u64>,
+    pub seals: crate::sys::Seals,
     /// Armed timers, in own time.
     pub timers: Set<(SimTime, TimerKey)>,
     /// Armed timers on CPU clocks.
@@ -359,7 +359,7 @@ impl Node {
             futexes: Map::new(),
             pi_locks: Map::new(),
             sleepers: Set::new(),
-            seals: Map::new(),
+            seals: Default::default(),
             timers: Set::new(),
             cpu_alarms: Map::new(),
             run_queue: Vec::new(),

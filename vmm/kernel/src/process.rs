@@ -233,6 +233,8 @@ pub struct Process {
     pub started: bloodhound_abi::SimTime,
     /// Has called execve since fork (setpgid(2) asks).
     pub did_exec: bool,
+    /// It is the init of [`Node::spawn_below_init`](crate::node::Node::spawn_below_init), which sleeps for good.
+    pub sleeps_for_good: bool,
 }
 
 impl Process {

@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(of(b"#!/bin/sh\r\n"), found("/bin/sh\r", None));
         assert_eq!(of(b"#!\n"), None);
         assert_eq!(of(b"#! \t\n"), None);
-        assert_eq!(of(b"#!   "), found("", None), "its name is what is behind the file");
+        assert_eq!(of(b"#!   "), found("", None), "a 0 behind the end of the file ends the name");
     }
 
     #[test]

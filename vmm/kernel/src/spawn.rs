@@ -24,7 +24,7 @@ use crate::node::Node;
 use crate::process::{CpuTime, ExitStatus, FdEntry, FdTable, Process};
 use crate::shared::{Common, FsPlace, Shared};
 use crate::signal::UNBLOCKABLE;
-use crate::task::{Task, TaskState};
+use crate::task::Task;
 use crate::wait::{Blocked, Pins, Progress, Restart, Stop, Wait};
 use crate::watch::Told;
 
@@ -105,6 +105,7 @@ impl Node {
             children_peak: 0,
             started: self.own_time(),
             did_exec: false,
+            sleeps_for_good: false,
             tty: None,
             tty_old_pgrp: None,
         };
@@ -173,6 +174,7 @@ impl Node {
         let ignore = Sigaction { handler: c::SIG_IGN, ..Sigaction::default() };
         self.actions_of_mut(init)[c::SIGCHLD as usize - 1] = ignore;
         self.task_mut(Tid(init.0)).sigmask = !UNBLOCKABLE;
+        self.process_mut(init).sleeps_for_good = true;
         let (call, wait) = (Call::pause {}, Wait::until(None).restart(Restart::NoHand));
         let (files, progress) = (Pins::default(), Progress::None);
         self.block(Tid(init.0), Box::new(Blocked { call, files, wait, progress, timeout: None, paid: 0 }));
@@ -181,12 +183,7 @@ impl Node {
 
     /// Whether a process is the init of [`Node::spawn_below_init`].
     pub fn is_sleeping_init(&self, pid: Pid) -> bool {
-        let asleep = |task: &Task| matches!(&task.state, TaskState::Blocked(blocked) if matches!(blocked.call, Call::pause {}));
-        let of_init = || {
-            let process = self.processes.get(&pid);
-            process.is_some_and(|process| self.command_line(process).starts_with(crate::init::PATH))
-        };
-        pid.number() == 1 && self.tasks.get(&Tid(pid.0)).is_some_and(asleep) && of_init()
+        self.processes.get(&pid).is_some_and(|process| process.sleeps_for_good)
     }
 
     /// An init with these arguments, and a program that is its child.

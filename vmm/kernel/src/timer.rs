@@ -117,9 +117,12 @@ impl TimerFd {
 
     /// Goes on after it has fired, and counts the expiries since (`hrtimer_forward_now`).
     fn go_on(&mut self, now: SimTime) {
-        if let Some(at) = self.schedule.next.filter(|_| std::mem::take(&mut self.waits)) {
-            self.expired = self.expired.saturating_add(self.schedule.advance(at, now) - 1);
-        }
+        let Some(at) = self.schedule.next.filter(|_| std::mem::take(&mut self.waits)) else { return };
+        self.expired = match at <= now {
+            true => self.expired.saturating_add(self.schedule.advance(at, now) - 1),
+            // The clock was set back since: none has passed, and the one that it has fired for comes again.
+            false => self.expired.saturating_sub(1),
+        };
     }
 
     /// timerfd_settime(2). ECANCELED if the clock was set since it was armed before, and nobody has read that; it is armed all the same

@@ -235,7 +235,12 @@ impl Ctx<'_> {
             return Err(Wait::object(Object::TimerFd(id)).into());
         }
         self.node.go_on_timerfd(id);
-        Ok(std::mem::take(&mut self.node.timerfds[id].expired).to_le_bytes().to_vec())
+        // "it is possible for a read(2) [...] to return 0 (i.e., no bytes read)" where the clock was set back (timerfd_create(2)).
+        match std::mem::take(&mut self.node.timerfds[id].expired) {
+            0 if nonblock => err(Errno::EAGAIN),
+            0 => Ok(Vec::new()),
+            count => Ok(count.to_le_bytes().to_vec()),
+        }
     }
 
     /// Writes at the description's offset (or `at`), honouring O_APPEND. `done` bytes were written before the call slept.

@@ -14,6 +14,8 @@ mod urgent;
 use crate::buffer::{RecvBuffer, SendBuffer};
 use crate::naming::{Opened, Segments};
 use crate::socket::{Association, Common, Cx, Request};
+use crate::stack::is_signed;
+use crate::wire::SIGNATURE;
 use crate::{Flags, Segment, TcpInfo, TcpState};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
@@ -132,7 +134,8 @@ impl Conn {
             max_window: 0,
             snd_wl1: 0,
             snd_sml: iss,
-            snd_mss: mss,
+            // "remaining -= TCPOLEN_MD5SIG_ALIGNED" (tcp_established_options).
+            snd_mss: if is_signed(cx.c, peer.ip()) { mss.saturating_sub(SIGNATURE as u32) } else { mss },
             snd_wscale: None,
             fin_pending: false,
             fin_sent: false,

@@ -147,9 +147,22 @@ pub enum Cause {
         sent: bool,
         /// The number of the datagram; 0 where they have none.
         number: u32,
-        /// Where it came from.
-        src: IpAddr,
+        /// The packet; `None` where reports come without it.
+        of: Option<Sent>,
     },
+}
+
+/// A packet whose time is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sent {
+    /// Where it came from.
+    pub src: IpAddr,
+    /// Where it went.
+    pub dst: IpAddr,
+    /// The interface by which it left.
+    pub interface: u32,
+    /// Fields of its header.
+    pub header: Header,
 }
 
 impl Cause {

@@ -35,7 +35,7 @@ mod wire;
 pub use bytes::Bytes;
 pub use config::Config;
 pub use counters::{Counters, IcmpCounters, IpCounters, LinkCounters, TcpCounters, Traffic, UdpCounters};
-pub use datagram::{Cause, Datagram, Header, Report, Sending, Times};
+pub use datagram::{Cause, Datagram, Header, Report, Sending, Sent, Times};
 pub use fabric::{
     Delivery, DropReason, Fabric, Hole, HoleId, LinkConfig, Mishaps, NodeId, PartitionId, PartitionKind,
     Routed,

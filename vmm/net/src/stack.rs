@@ -14,7 +14,7 @@ mod reports;
 mod tap;
 mod time;
 
-pub(crate) use guard::{Guard, dress};
+pub(crate) use guard::{Guard, dress, is_signed};
 pub(crate) use tap::Tap;
 pub use tap::{Frame, FrameKind, hardware_address};
 

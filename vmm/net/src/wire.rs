@@ -10,6 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Bytes of the two headers of IP without options.
 pub(crate) const V4_HEADER: usize = 20;
 pub(crate) const V6_HEADER: usize = 40;
+/// Bytes of the header of UDP.
+pub(crate) const UDP_HEADER: usize = 8;
 /// Protocol numbers (RFC 5237's registry).
 pub(crate) const ICMP: u8 = 1;
 const IGMP: u8 = 2;
@@ -200,7 +202,7 @@ pub(crate) fn transport_header(packet: &Packet) -> usize {
 }
 
 /// Bytes of the option with a signature, filled up to words (TCPOLEN_MD5SIG_ALIGNED).
-const SIGNATURE: usize = 20;
+pub(crate) const SIGNATURE: usize = 20;
 
 /// Bytes of the header of a segment.
 fn tcp_header(s: &Segment) -> usize {
@@ -396,8 +398,9 @@ pub(crate) fn segment(
                         out.mss = Some(u16::from_be_bytes([*high, *low]));
                     }
                     (19, digest) => {
+                        // One that no socket here has made is of no key.
                         let digest = digest.try_into().ok().map(u128::from_be_bytes);
-                        out.signature = digest.and_then(|digest| u64::try_from(digest).ok());
+                        out.signature = digest.map(|digest| digest as u64 ^ (digest >> 64) as u64);
                     }
                     (3, [scale]) if flags.contains(Flags::SYN) => out.wscale = Some((*scale).min(14)),
                     _ => {}

@@ -394,6 +394,7 @@ fn mix_packet(digest: &mut Digest, packet: &Packet) {
                 digest.word(1 << 51 | u64::from(s.hops));
             }
             if let Some(signature) = s.signature {
+                digest.word(1 << 52);
                 digest.word(signature);
             }
         }

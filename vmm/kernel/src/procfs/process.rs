@@ -341,7 +341,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let (size, resident) = memory::sizes(view, p);
     // Fields "whose display is governed by a ptrace access mode PTRACE_MODE_READ_FSCREDS | PTRACE_MODE_NOAUDIT check".
     let shown = view.may_know(view.pid.ns().tid(who.tid));
-    let mm = view.node.mms.get(p.mm).filter(|_| shown);
+    let mm = view.node.mms.get(p.mm).filter(|_| shown && p.zombie.is_none());
     let stack = mm.map_or(0, |mm| mm.stack_top.saturating_sub(16));
     let heap = mm.map_or(0, |mm| mm.brk.0);
     let [arguments, environment, end] = mm.map_or([0; 3], |mm| mm.strings);

@@ -273,7 +273,7 @@ impl Ctx<'_> {
         (child.cpu, child.children_cpu, child.io) = Default::default();
         (child.peak, child.children_peak) = (0, 0);
         child.subreaper = false;
-        child.did_exec = false;
+        (child.did_exec, child.sleeps_for_good) = (false, false);
         child.tty_old_pgrp = None;
         child.started = self.now();
         if r.flags & c::CLONE_SIGHAND != 0 {

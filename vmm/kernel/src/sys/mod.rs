@@ -92,6 +92,7 @@ pub use probe::*;
 pub use process::*;
 pub use process_vm::{process_madvise, process_vm_readv, process_vm_writev};
 pub use sched::*;
+pub use seal::Seals;
 pub use seccomp::seccomp;
 pub use sem::{semctl, semget, semop, semtimedop};
 pub use sendfile::*;

@@ -2,6 +2,7 @@
 //! write, resize and map files ask here first.
 
 use bloodhound_abi::Errno;
+use bloodhound_persistent::Map;
 use bloodhound_vfs::Ino;
 
 use crate::ctx::*;
@@ -17,26 +18,38 @@ const WRITE: u64 = 8;
 /// As `WRITE`, but mappings that exist may go on.
 const FUTURE_WRITE: u64 = 16;
 
+/// So many are not looked through.
+const FEW: usize = 64;
+
+/// The seals of the files of memfd_create(2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seals {
+    of: Map<Ino, u64>,
+    /// With so many, those of files that are gone are forgotten.
+    most: usize,
+}
+
 impl Ctx<'_> {
     /// The file is a new memfd. "MFD_ALLOW_SEALING: Allow sealing operations on this file. [...] If this flag is not set,
     /// the initial set of seals will be F_SEAL_SEAL".
     pub(crate) fn seal_new(&mut self, ino: Ino, allow: bool) {
         let (seals, vfs) = (&mut self.node.seals, &self.node.vfs);
-        // Those of files that are gone are forgotten each time that there are twice as many, so that many files cost no more each than few.
-        if seals.len().is_power_of_two() {
-            seals.retain(|ino, _| vfs.stat_ino(*ino).is_ok());
+        // Those of files that are gone are forgotten each time that there are twice as many as were left, so that many files cost no more each than few.
+        if seals.of.len() >= seals.most {
+            seals.of.retain(|ino, _| vfs.stat_ino(*ino).is_ok());
+            seals.most = (2 * seals.of.len()).max(FEW);
         }
-        seals.insert(ino, if allow { 0 } else { SEAL });
+        seals.of.insert(ino, if allow { 0 } else { SEAL });
     }
 
     fn seals(&self, ino: Ino) -> u64 {
-        self.node.seals.get(&ino).copied().unwrap_or(0)
+        self.node.seals.of.get(&ino).copied().unwrap_or(0)
     }
 
     /// F_GET_SEALS. "EINVAL: fd does not refer to an inode that supports sealing".
     pub(crate) fn get_seals(&mut self, fd: Fd) -> SysResult {
         let FileKind::Regular(ino) = self.file(fd)?.kind else { return err(Errno::EINVAL) };
-        Ok(*self.node.seals.get(&ino).ok_or(Errno::EINVAL)?)
+        Ok(*self.node.seals.of.get(&ino).ok_or(Errno::EINVAL)?)
     }
 
     /// F_ADD_SEALS.
@@ -49,7 +62,8 @@ impl Ctx<'_> {
             return err(Errno::EPERM);
         }
         let FileKind::Regular(ino) = file.kind else { return err(Errno::EINVAL) };
-        if seals & !(SEAL | SHRINK | GROW | WRITE | FUTURE_WRITE) != 0 || !self.node.seals.contains_key(&ino)
+        if seals & !(SEAL | SHRINK | GROW | WRITE | FUTURE_WRITE) != 0
+            || !self.node.seals.of.contains_key(&ino)
         {
             return err(Errno::EINVAL);
         }
@@ -64,7 +78,7 @@ impl Ctx<'_> {
         if seals & !old & WRITE != 0 && self.node.mms.iter().any(|(_, mm)| mm.vmas().any(writable)) {
             return err(Errno::EBUSY);
         }
-        self.node.seals.insert(ino, old | seals);
+        self.node.seals.of.insert(ino, old | seals);
         Ok(0)
     }
 

@@ -149,9 +149,7 @@ impl Stack {
             self.net.check_source(source.ip(), peer.ip(), device)?;
         }
         source.set_port(self.get(id)?.common.local.port());
-        if how.unfragmented {
-            self.check_length(id, data.len(), (source, peer), now)?;
-        }
+        self.check_length(id, data.len(), ((source, peer), None), how, now)?;
         self.may_send(id, now)?;
         let socket = self.get_mut(id)?;
         let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };

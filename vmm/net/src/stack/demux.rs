@@ -2,7 +2,7 @@
 //! nobody wants (RST, ICMP port unreachable).
 
 use super::filter::{filtered_datagram, filtered_segment};
-use super::guard::{comes_from_afar, dress, knows_signature, refuses_signature};
+use super::guard::{comes_from_afar, dress, refuses_signature, sign};
 use super::reports::About;
 use super::{Pair, Stack};
 use crate::conn::{Conn, RCV_WSCALE, announced_mss};
@@ -111,20 +111,19 @@ impl Stack {
                 return;
             }
         }
-        let known = listener.and_then(|id| self.sockets.get(&id));
-        if !knows_signature(known, seg, pair.1.ip()) {
-            return;
-        }
         match listener {
             Some(id) if opens => self.input_syn(id, pair, seg, Opened::by(place), now),
             Some(_) if seg.flags.intersects(Flags::RST) => {}
-            _ => self.net.emit_reset_for((pair.1, pair.0), seg, place, now),
+            _ if self.may_reset(pair, seg, interface) => {
+                self.net.emit_reset_for((pair.1, pair.0), seg, place, now);
+            }
+            _ => {}
         }
     }
 
     /// The listener for a pair: an exact address before a wildcard, IPv4's own wildcard before `::`; among equals
     /// (SO_REUSEPORT) by a hash of the pair.
-    fn find_listener(&self, pair: Pair, interface: u32) -> Option<SocketId> {
+    pub(super) fn find_listener(&self, pair: Pair, interface: u32) -> Option<SocketId> {
         let port = pair.0.port();
         let range = (port, SocketId(0))..=(port, SocketId(u32::MAX));
         self.best_match(self.listeners.range(range).map(|(_, id)| *id), pair, interface)
@@ -218,7 +217,7 @@ impl Stack {
         if before(seg.seq_end(), expected) || after(seg.seq, window_end) || has(Flags::SYN) {
             if !has(Flags::RST) {
                 let mut ack = Segment::control(request.iss.wrapping_add(1), expected, Flags::ACK, u16::MAX);
-                dress(&socket.common, &mut ack, pair.1.ip());
+                sign(&socket.common, &mut ack, pair.1.ip());
                 let place = listener.requests.get_mut(&pair).map_or(place, |request| request.next_place(1));
                 self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack), place }, now);
             }
@@ -338,7 +337,7 @@ impl Stack {
         if (seg.seq != wait.rcv_nxt || seg.seq_len() > 0) && !limited {
             wait.last_stray = Some(now);
             let mut ack = Segment::control(wait.snd_nxt, wait.rcv_nxt, Flags::ACK, wait.window);
-            dress(&socket.common, &mut ack, pair.1.ip());
+            sign(&socket.common, &mut ack, pair.1.ip());
             let place = wait.place;
             wait.place.transmission += 1;
             self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack), place }, now);

@@ -174,6 +174,7 @@ impl Stack {
         }
         let (interface, ip) = self.group_route(c, to.ip(), Some(how))?;
         let source = SocketAddr::new(ip, c.local.port());
+        self.check_length(id, data.len(), ((source, to), Some(interface)), how, now)?;
         self.may_send(id, now)?;
         let multicast = to.ip().is_multicast();
         let hops = if multicast { how.group_hops } else { how.header.hops };

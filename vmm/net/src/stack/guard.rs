@@ -4,12 +4,16 @@
 //! Key types: [`Guard`] (what a socket asks for and gives itself), [`Key`]. A signature stands for its key only: what is damaged on the way is lost here anyway.
 //! Neighbours: `demux` and `conn`, which send and receive segments.
 
-use super::{Result, Stack};
+use super::{Pair, Result, Stack};
 use crate::iface::same_network;
-use crate::socket::{Common, Socket};
+use crate::socket::Common;
 use crate::{Segment, SocketId};
 use bloodhound_abi::Errno;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+
+/// Bytes that Linux takes for a key, and how many it takes for the options of a socket (net.core.optmem_max).
+const KEY: usize = 136;
+const OPTMEM_MAX: usize = 20480;
 
 /// What a socket asks of segments, and what it gives its own; the first of two values is that of IPv4.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,6 +56,17 @@ pub(crate) fn dress(c: &Common, segment: &mut Segment, peer: IpAddr) {
     }
 }
 
+/// The same for an acknowledgement that the stack sends for a socket which is not connected yet, or not any more: it begins with the usual count of hops
+/// (`ip_send_unicast_reply`).
+pub(super) fn sign(c: &Common, segment: &mut Segment, peer: IpAddr) {
+    segment.signature = c.guard.as_ref().and_then(|guard| guard.signature(peer));
+}
+
+/// Whether segments to a peer are signed, which takes room from their data.
+pub(crate) fn is_signed(c: &Common, peer: IpAddr) -> bool {
+    c.guard.as_ref().is_some_and(|guard| guard.signature(peer).is_some())
+}
+
 /// Whether a socket does not take a segment for its signature (`tcp_inbound_md5_hash`).
 pub(super) fn refuses_signature(c: &Common, segment: &Segment, peer: IpAddr) -> bool {
     segment.signature != c.guard.as_ref().and_then(|guard| guard.signature(peer))
@@ -62,13 +77,17 @@ pub(super) fn comes_from_afar(c: &Common, segment: &Segment, peer: IpAddr) -> bo
     c.guard.as_ref().is_some_and(|guard| segment.hops < guard.least[usize::from(peer.is_ipv6())])
 }
 
-/// Whether a listener has the key with which a segment from `peer` that belongs to no connection is signed: it is answered by a reset only then, which is signed
-/// as well (`tcp_v4_send_reset`).
-pub(super) fn knows_signature(listener: Option<&Socket>, segment: &Segment, peer: IpAddr) -> bool {
-    segment.signature.is_none() || listener.is_some_and(|s| !refuses_signature(&s.common, segment, peer))
-}
-
 impl Stack {
+    /// Whether a segment that belongs to no connection is answered by a reset: one that is signed only where somebody listens on the port that it came from who has the
+    /// key ("active side is lost. Try to find listening socket through source port, and then find md5 key through listening socket", tcp_v4_send_reset).
+    pub(super) fn may_reset(&self, pair: Pair, segment: &Segment, interface: u32) -> bool {
+        let listener =
+            || self.find_listener((SocketAddr::new(pair.0.ip(), pair.1.port()), pair.1), interface);
+        let listener = || listener().and_then(|id| self.sockets.get(&id));
+        segment.signature.is_none()
+            || listener().is_some_and(|s| !refuses_signature(&s.common, segment, pair.1.ip()))
+    }
+
     fn guard(&mut self, id: SocketId) -> Result<&mut Guard> {
         Ok(self.get_mut(id)?.common.guard.get_or_insert_with(Box::default))
     }
@@ -85,7 +104,7 @@ impl Stack {
         Ok(())
     }
 
-    /// TCP_MD5SIG: the key for a network, or none any more. ENOENT where there is none to take away.
+    /// TCP_MD5SIG: the key for a network, or none any more. ENOENT where there is none to take away, ENOMEM for more than Linux has memory for.
     pub fn set_key(
         &mut self,
         id: SocketId,
@@ -106,6 +125,8 @@ impl Stack {
                 keys.remove(at);
             }
             (Some(at), Some(key)) => keys[at].signature = sum(key),
+            // sock_kmalloc: "atomic_read(&sk->sk_omem_alloc) + size < optmem_max", of `struct tcp_md5sig_key`.
+            (None, Some(_)) if (keys.len() + 1) * KEY >= OPTMEM_MAX => return Err(Errno::ENOMEM),
             (None, Some(key)) => keys.push(Key { network, prefix, signature: sum(key) }),
         }
         Ok(())

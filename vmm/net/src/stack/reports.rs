@@ -8,7 +8,7 @@ use super::tap::ETHERNET;
 use super::{Pair, Result, Stack};
 use crate::iface::LOOPBACK;
 use crate::socket::{Common, Cx, Kind};
-use crate::{Bytes, Cause, Packet, Proto, Report, SocketId, Times, Unreachable, wire};
+use crate::{Bytes, Cause, Packet, Proto, Report, Sending, Sent, SocketId, Times, Unreachable, wire};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::{IpAddr, SocketAddr};
 
@@ -135,29 +135,39 @@ impl Stack {
         Ok(())
     }
 
-    /// Refuses a datagram that its interface does not take in one piece where none may be in several (`__ip_append_data`, `ip_local_error`).
+    /// Refuses a datagram that its interface does not take in one piece: where none may be in several, and one that comes with its header of IP
+    /// (`__ip_append_data`, `raw_send_hdrinc`; `ip_local_error`, `ipv6_local_error`). The interface is that of a group; otherwise it follows from the addresses.
     pub(super) fn check_length(
         &mut self,
         id: SocketId,
         len: usize,
-        (source, dst): Pair,
+        ((source, dst), interface): (Pair, Option<u32>),
+        how: &Sending,
         now: SimTime,
     ) -> Result<()> {
-        let mtu = mtu(self.leaves_by(source.ip(), dst.ip()));
-        let headers = match dst {
-            SocketAddr::V4(_) => wire::V4_HEADER,
-            SocketAddr::V6(_) => wire::V6_HEADER,
-        };
+        if !how.unfragmented && !how.has_header {
+            return Ok(());
+        }
+        let v6 = dst.is_ipv6();
+        let mtu = mtu(interface.unwrap_or_else(|| self.leaves_by(source.ip(), dst.ip())));
         let socket = self.get_mut(id)?;
         let c = &mut socket.common;
-        let transport = if c.proto == Proto::Raw { 0 } else { 8 };
+        let with_ports = matches!(c.proto, Proto::Udp | Proto::UdpLite);
+        let headers = match (how.has_header, v6) {
+            (true, _) => 0,
+            (false, false) => wire::V4_HEADER,
+            (false, true) => wire::V6_HEADER,
+        };
+        // The data of a socket for echoes has the header of ICMP.
+        let transport = if with_ports { wire::UDP_HEADER } else { 0 };
         if len + headers + transport <= mtu {
             return Ok(());
         }
         let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EMSGSIZE) };
-        let wanted = if source.is_ipv6() { c.opts.recverr6 } else { c.opts.recverr };
-        if wanted {
-            let port = c.peer.map_or(0, |peer| peer.port());
+        if if v6 { c.opts.recverr6 } else { c.opts.recverr } {
+            // IPv4 tells the port of the connection, IPv6 that of the datagram.
+            let port = if v6 { dst.port() } else { c.peer.map_or(0, |peer| peer.port()) };
+            let port = if with_ports { port } else { 0 };
             let cause = Cause::TooLong { dst: SocketAddr::new(dst.ip(), port), mtu: mtu as u32 };
             udp.push_report(Report { cause, at: now, data: Bytes::default() }, c.opts.rcvbuf);
             c.wake_all();
@@ -187,11 +197,17 @@ impl Stack {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Udp(udp) = &mut socket.kind else { return };
         let number = if times.numbered { udp.next_number } else { 0 };
+        let of = (!times.bare).then(|| Sent {
+            src: packet.src.ip(),
+            dst: packet.dst.ip(),
+            interface,
+            header: wire::fields(packet),
+        });
         udp.next_number = udp.next_number.wrapping_add(u32::from(times.numbered));
         let c: &mut Common = &mut socket.common;
         for (asked, sent) in [(times.scheduled, false), (times.sent, true)] {
             if asked {
-                let cause = Cause::Time { sent, number, src: packet.src.ip() };
+                let cause = Cause::Time { sent, number, of };
                 udp.push_report(Report { cause, at: now, data: frame.clone() }, c.opts.rcvbuf);
                 c.wake_all();
             }

@@ -225,8 +225,8 @@ impl Ctx<'_> {
             [c::IP_MTU_DISCOVER, c::IPV6_MTU_DISCOVER].into_iter().zip([c::IPPROTO_IP, c::IPPROTO_IPV6]);
         let discovers =
             names.nth(usize::from(!v4)).map(|(name, level)| kept_value(&socket.generic, level, name));
-        // IP_PMTUDISC_DO and IP_PMTUDISC_PROBE (`ip_sk_ignore_df`).
-        let unfragmented = matches!(discovers, Some(2 | 3))
+        // IP_PMTUDISC_DO, IP_PMTUDISC_PROBE and IP_PMTUDISC_INTERFACE (`ip_sk_ignore_df`).
+        let unfragmented = matches!(discovers, Some(2..=4))
             || !v4 && socket.generic.is_set(c::IPPROTO_IPV6, c::IPV6_DONTFRAG);
         let usual = Header::default();
         let header = Header {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_net::{Cause, Datagram, Header, Report, SocketId};
+use bloodhound_net::{Cause, Datagram, Header, Report, Sent, SocketId};
 
 use super::datagram::{times_of_packet, timestamps};
 use super::transfer::truncation;
@@ -22,6 +22,10 @@ const TIMESTAMPING: u8 = 4;
 /// SCM_TSTAMP_SND and SCM_TSTAMP_SCHED.
 const SENT: u32 = 0;
 const SCHEDULED: u32 = 1;
+/// SOF_TIMESTAMPING_OPT_CMSG.
+const OPT_CMSG: u32 = 1 << 10;
+/// IPTOS_PREC_INTERNETCONTROL.
+const CONTROL: u8 = 0xc0;
 
 /// `struct sock_extended_err` with the address behind it, and where the packet went to.
 struct Told {
@@ -38,8 +42,8 @@ fn extended(error: Errno, origin: u8, kind: [u8; 2], [info, data]: [u32; 2]) -> 
     out
 }
 
-/// What a report says to a socket of IPv6 or of IPv4.
-fn told(cause: &Cause, v6: bool) -> Told {
+/// What a report says; `of` is the packet of which a time is told, where that is shown.
+fn told(cause: &Cause, of: Option<Sent>) -> Told {
     match cause {
         Cause::Icmp { error, kind, offender, dst, .. } => {
             let origin = if dst.is_ipv6() { ICMP6 } else { ICMP };
@@ -54,15 +58,14 @@ fn told(cause: &Cause, v6: bool) -> Told {
             offender: None,
             name: Some(*dst),
         },
-        Cause::Time { sent, number, src } => Told {
+        Cause::Time { sent, number, .. } => Told {
             error: extended(
                 Errno::ENOMSG,
                 TIMESTAMPING,
                 [0, 0],
                 [if *sent { SENT } else { SCHEDULED }, *number],
             ),
-            // ip6_datagram_support_cmsg knows the interface, ipv4_datagram_support_cmsg does only where IP_PKTINFO is asked for.
-            offender: v6.then_some(*src),
+            offender: of.map(|of| of.src),
             name: None,
         },
     }
@@ -84,7 +87,7 @@ impl Ctx<'_> {
         let report = self.node.net.of_mut(id).recv_report(id, now)?;
         let v6 = self.inet(id)?.v6;
         let mut control = self.report_control(id, &report)?;
-        let Told { mut error, offender, name } = told(&report.cause, v6);
+        let Told { mut error, offender, name } = told(&report.cause, self.shown_packet(id, &report)?);
         match offender {
             Some(ip) => error.extend(inet_bytes(shown((ip, 0).into(), v6))),
             None => error.resize(error.len() + if v6 { 28 } else { 16 }, 0),
@@ -101,27 +104,52 @@ impl Ctx<'_> {
         Ok(got)
     }
 
-    /// When a report came or what it tells the time of, and what the socket's options ask for of the message of ICMP.
+    /// The packet of which a time is told, where the socket sees more of it than its time: those of IPv4 do if they ask for that (ipv4_datagram_support_cmsg,
+    /// ip6_datagram_support_cmsg).
+    fn shown_packet(&self, id: SocketId, report: &Report) -> Result<Option<Sent>, Errno> {
+        let socket = self.inet(id)?;
+        let shown = socket.v6 || socket.generic.stamps.flags & OPT_CMSG != 0;
+        Ok(match report.cause {
+            Cause::Time { of, .. } if shown => of,
+            _ => None,
+        })
+    }
+
+    /// When a report came or what it tells the time of, and what the socket's options ask for of the message of ICMP, or of the packet that was sent.
     fn report_control(&self, id: SocketId, report: &Report) -> SysResult<Vec<(u64, u64, Vec<u8>)>> {
-        let generic = &self.inet(id)?.generic;
+        let socket = self.inet(id)?;
+        let (generic, v6) = (&socket.generic, socket.v6);
         let at = self.node.realtime_at(report.at);
-        let (offender, (own, interface)) = match report.cause {
-            Cause::Icmp { offender, came, .. } => (offender, came),
+        let (mut control, (src, dst, interface, header)) = match report.cause {
+            // "All ICMP error messages [...] sent with precedence Internetwork Control" (icmp_send).
+            Cause::Icmp { offender, came: (own, interface), .. } => {
+                let class = if own.is_ipv4() { CONTROL } else { 0 };
+                (timestamps(generic, at), (offender, own, interface, Header { class, ..Header::default() }))
+            }
+            // It has no time, but for who asks by SO_TIMESTAMP.
+            Cause::TooLong { .. } if !generic.stamps.on => return Ok(Vec::new()),
             Cause::TooLong { .. } => return Ok(timestamps(generic, at)),
-            Cause::Time { .. } => return Ok(times_of_packet(generic, at)),
+            Cause::Time { .. } => {
+                let control = times_of_packet(generic, at);
+                let Some(of) = self.shown_packet(id, report)? else { return Ok(control) };
+                (control, (of.src, of.dst, of.interface, of.header))
+            }
         };
-        let v6 = self.inet(id)?.v6;
         let message = Datagram {
-            src: shown((offender, 0).into(), v6),
-            dst: shown((own, 0).into(), v6),
+            src: shown((src, 0).into(), v6),
+            dst: shown((dst, 0).into(), v6),
             interface,
-            header: Header::default(),
+            header,
             at: report.at,
             data: report.data.clone(),
             peeked: false,
         };
-        let mut control = timestamps(generic, at);
         control.extend(self.datagram_control(id, &message)?);
+        if v6 || matches!(report.cause, Cause::Icmp { .. }) {
+            // The address for an answer is not filled in (ipi_spec_dst).
+            let infos = control.iter_mut().filter(|part| (part.0, part.1) == (c::IPPROTO_IP, c::IP_PKTINFO));
+            infos.for_each(|(_, _, data)| data[4..8].fill(0));
+        }
         Ok(control)
     }
 }
