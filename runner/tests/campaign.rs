@@ -240,10 +240,10 @@ fn a_service_that_cannot_start_is_an_environment_error() {
 fn an_unsupported_call_is_named() {
     let dir = python_kv("python-kv-unsupported");
     let server = std::fs::read_to_string(dir.join("server.py")).expect("the server");
-    // SO_TIMESTAMPING with SOF_TIMESTAMPING_TX_SOFTWARE
+    // SO_TIMESTAMPING with SOF_TIMESTAMPING_TX_SOFTWARE, of a stream.
     let asking = server.replace(
         "print('listening'",
-        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).setsockopt(1, 37, 2)\nprint('listening'",
+        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_STREAM).setsockopt(1, 37, 2)\nprint('listening'",
     );
     std::fs::write(dir.join("server.py"), asking).expect("a server");
     let result = bloodhound(&dir, &["test", "--seeds", "1"]);
