@@ -28,14 +28,14 @@ pub(super) struct About {
 }
 
 /// Type and code of a message of ICMP, who sent it, and the interface by which it came.
-pub(super) type From = ([u8; 2], IpAddr, u32);
+pub(super) type Reporter = ([u8; 2], IpAddr, u32);
 
 impl Stack {
     /// A report that a packet of a transport could not be delivered.
     pub(super) fn input_unreachable(
         &mut self,
         about: About,
-        (kind, offender, interface): From,
+        (kind, offender, interface): Reporter,
         now: SimTime,
     ) {
         let error = error_of(about.kind);
@@ -67,7 +67,7 @@ impl Stack {
     }
 
     /// A report about a packet of which `quote` is the beginning.
-    pub(super) fn input_quote(&mut self, kind: Unreachable, quote: &Bytes, from: From, now: SimTime) {
+    pub(super) fn input_quote(&mut self, kind: Unreachable, quote: &Bytes, from: Reporter, now: SimTime) {
         let Some(parsed) = wire::parse(quote) else { return };
         let Some(head) = quote.get(parsed.at..parsed.at + ICMP_HEADER) else { return };
         let port = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
