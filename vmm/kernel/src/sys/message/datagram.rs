@@ -221,13 +221,13 @@ impl Ctx<'_> {
             false => [c::IPV6_UNICAST_HOPS, c::IPV6_MULTICAST_HOPS, c::IPV6_TCLASS, c::IPV6_MULTICAST_LOOP]
                 .map(|name| byte(c::IPPROTO_IPV6, name)),
         };
-        let mut names =
-            [c::IP_MTU_DISCOVER, c::IPV6_MTU_DISCOVER].into_iter().zip([c::IPPROTO_IP, c::IPPROTO_IPV6]);
-        let discovers =
-            names.nth(usize::from(!v4)).map(|(name, level)| kept_value(&socket.generic, level, name));
+        let discovers = match v4 {
+            true => kept_value(&socket.generic, c::IPPROTO_IP, c::IP_MTU_DISCOVER),
+            false => kept_value(&socket.generic, c::IPPROTO_IPV6, c::IPV6_MTU_DISCOVER),
+        };
         // IP_PMTUDISC_DO, IP_PMTUDISC_PROBE and IP_PMTUDISC_INTERFACE (`ip_sk_ignore_df`).
-        let unfragmented = matches!(discovers, Some(2..=4))
-            || !v4 && socket.generic.is_set(c::IPPROTO_IPV6, c::IPV6_DONTFRAG);
+        let unfragmented =
+            matches!(discovers, 2..=4) || !v4 && socket.generic.is_set(c::IPPROTO_IPV6, c::IPV6_DONTFRAG);
         let usual = Header::default();
         let header = Header {
             hops: chosen.hops.or(hops).unwrap_or(usual.hops),
