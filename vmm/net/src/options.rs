@@ -169,6 +169,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether reports about packets of a family go to the error queue.
+    pub(crate) fn wants_reports(&self, v6: bool) -> bool {
+        if v6 { self.recverr6 } else { self.recverr }
+    }
+
     pub(crate) fn new(proto: Proto, v6: bool, config: &Config) -> Options {
         let (sndbuf, rcvbuf) = match proto {
             Proto::Tcp => (config.sndbuf, config.rcvbuf),

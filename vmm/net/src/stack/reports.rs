@@ -96,7 +96,7 @@ impl Stack {
         let Kind::Udp(udp) = &mut socket.kind else { return };
         let c = &mut socket.common;
         let v6 = matches!(report.cause, Cause::Icmp { dst, .. } if dst.is_ipv6());
-        let wanted = if v6 { c.opts.recverr6 } else { c.opts.recverr };
+        let wanted = c.opts.wants_reports(v6);
         if !wanted && (kind != Unreachable::Port || c.peer.is_none()) {
             return;
         }
@@ -164,7 +164,7 @@ impl Stack {
             return Ok(());
         }
         let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EMSGSIZE) };
-        if if v6 { c.opts.recverr6 } else { c.opts.recverr } {
+        if c.opts.wants_reports(v6) {
             // IPv4 tells the port of the connection, IPv6 that of the datagram.
             let port = if v6 { dst.port() } else { c.peer.map_or(0, |peer| peer.port()) };
             let port = if with_ports { port } else { 0 };
