@@ -300,7 +300,7 @@ pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
 }
 
 /// `addr` as a socket of the given family shows it.
-pub(crate) fn shown(addr: SocketAddr, v6: bool) -> SocketAddr {
+pub fn shown(addr: SocketAddr, v6: bool) -> SocketAddr {
     match addr.ip() {
         IpAddr::V4(ip) if v6 => SocketAddr::new(ip.to_ipv6_mapped().into(), addr.port()),
         _ => addr,

@@ -40,6 +40,7 @@ pub use fabric::{
     Delivery, DropReason, Fabric, Hole, HoleId, LinkConfig, Mishaps, NodeId, PartitionId, PartitionKind,
     Routed,
 };
+pub use iface::shown;
 pub use names::ServerAnswer;
 pub use options::{
     Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, StateChange, TcpInfo, TcpState,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_net::{Cause, Datagram, Header, Report, Sent, SocketId};
+use bloodhound_net::{Cause, Datagram, Header, Report, Sent, SocketId, shown};
 
 use super::datagram::{times_of_packet, timestamps};
 use super::transfer::truncation;
@@ -68,14 +68,6 @@ fn told(cause: &Cause, of: Option<Sent>) -> Told {
             offender: of.map(|of| of.src),
             name: None,
         },
-    }
-}
-
-/// An address as a socket of its family sees it, without a port.
-fn shown(address: SocketAddr, v6: bool) -> SocketAddr {
-    match address {
-        SocketAddr::V4(a) if v6 => SocketAddr::new(a.ip().to_ipv6_mapped().into(), a.port()),
-        other => other,
     }
 }
 
