@@ -13,6 +13,7 @@
 #include <sys/select.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
@@ -147,6 +148,37 @@ static void levels_and_edges(void)
 	CHECK_EQ(ready(ep), 0);
 	close(ep);
 	(void)c;
+}
+
+/* Each end of a pipe hears of what concerns it, whatever its watch asks for: a write is no news to who writes, nor a read to who reads. */
+static void edges_of_other_ends(void)
+{
+	int fds[2], ep = epoll_create1(0);
+	static char fill[70000];
+	const uint32_t both = EPOLLIN | EPOLLOUT | EPOLLET;
+	REQUIRE(pipe2(fds, O_NONBLOCK) == 0);
+	REQUIRE(ctl(ep, EPOLL_CTL_ADD, fds[1], both, 1) == 0);
+	CHECK(ready(ep) == 1 && got[0].events == EPOLLOUT);
+	REQUIRE(write(fds[1], "x", 1) == 1);
+	CHECK_EQ(ready(ep), 0);
+	REQUIRE(ctl(ep, EPOLL_CTL_ADD, fds[0], both, 0) == 0);
+	CHECK(ready(ep) == 1 && got[0].events == EPOLLIN && got[0].data.u64 == 0);
+	REQUIRE(write(fds[1], fill, sizeof fill) > 0);
+	CHECK(ready(ep) == 1 && got[0].events == EPOLLIN && got[0].data.u64 == 0);
+	REQUIRE(read(fds[0], fill, 20000) == 20000);
+	CHECK(ready(ep) == 1 && got[0].events == EPOLLOUT && got[0].data.u64 == 1);
+	/* One description that reads and writes hears of both. */
+	CHECK(mkfifo("both-ends", 0600) == 0);
+	int fifo = open("both-ends", O_RDWR | O_NONBLOCK);
+	REQUIRE(fifo >= 0 && ctl(ep, EPOLL_CTL_ADD, fifo, both, 2) == 0);
+	CHECK(ready(ep) == 1 && got[0].events == EPOLLOUT);
+	REQUIRE(write(fifo, "x", 1) == 1);
+	CHECK(ready(ep) == 1 && got[0].events == (EPOLLIN | EPOLLOUT));
+	/* The end of the other side is told to both. */
+	close(fds[0]);
+	CHECK(ready(ep) == 1 && got[0].events == (EPOLLOUT | EPOLLERR));
+	unlink("both-ends");
+	close(fifo), close(fds[1]), close(ep);
 }
 
 static void nesting(void)
@@ -578,6 +610,7 @@ int main(void)
 {
 	errors();
 	levels_and_edges();
+	edges_of_other_ends();
 	nesting();
 	nested_signals();
 	inherited_signals();

@@ -167,6 +167,7 @@ impl Node {
     /// Queues one watch if it asks for `events`; whether an exclusive one has thereby taken the wake-up: somebody slept in
     /// epoll_wait on its instance, for just this (ep_poll_callback's `ewake`).
     fn mark(&mut self, w: &WatchKey, events: u32) -> bool {
+        let events = self.heard(w.key.1, events);
         let Some(ep) = self.epolls.get_mut(w.epoll) else { return false };
         let Some(item) = ep.items.get_mut(&w.key) else { return false };
         let interest = item.events & !FLAGS;
@@ -187,6 +188,16 @@ impl Node {
         let takes = wanted && self.sleeps_in_epoll_wait(w.epoll);
         self.notify_object(Object::Epoll(w.epoll), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
         takes
+    }
+
+    /// What of a wake-up a description hears. Readers and writers of a pipe sleep in queues of their own (`rd_wait` and `wr_wait`), so an
+    /// end that cannot be written hears nothing of room, whatever its watch asks for; of a closed end both queues hear.
+    fn heard(&self, file: FileId, events: u32) -> u32 {
+        let Some(FileKind::Pipe { read, write, .. }) = self.files.get(file).map(|file| &file.kind) else {
+            return events;
+        };
+        let deaf = |can: bool, bits: u64| if can { 0 } else { bits as u32 };
+        events & !deaf(*read, c::EPOLLIN | c::EPOLLRDNORM) & !deaf(*write, c::EPOLLOUT | c::EPOLLWRNORM)
     }
 
     /// Whether a task sleeps in epoll_wait on the instance; those that poll its descriptor do not count.
