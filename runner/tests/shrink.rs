@@ -271,6 +271,33 @@ fn another_run_is_made_smaller_where_much_is_left_of_a_finding() {
     assert_eq!(json(&replayed)["digest"], digest.as_str(), "the number of workers shows");
 }
 
+/// A service that is never healthy again after its seventh request: no operation is named by the violation, so the clients end when enough are made.
+#[test]
+fn of_a_violation_that_names_no_operation_the_first_ones_are_left() {
+    let service = "import http.server\nclass H(http.server.BaseHTTPRequestHandler):\n  seen = 0\n  def do_PUT(self):\n    H.seen += 1\n    \
+        self.rfile.read(int(self.headers['Content-Length']))\n    self.answer(200)\n  def do_GET(self):\n    self.answer(200 if H.seen < 7 else 500)\n  \
+        def answer(self, status):\n    self.send_response(status)\n    self.send_header('Content-Length', '0')\n    self.end_headers()\n  \
+        def log_message(self, *_): pass\nhttp.server.ThreadingHTTPServer(('', 8080), H).serve_forever()\n";
+    let compose = "services:\n  store: {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro'], command: [/usr/bin/python3, /app/store.py]}\n";
+    let config = "compose: compose.yaml\noutput: {dir: out}\nsimulation: {max_time: 60s}\nfaults: {duration: 10s}\n\
+        workload: {driver: http, config: {targets: ['http://store:8080'], qps: 20, clients: 2, duration: 10s, operations: [{type: put, key_pattern: 'k{seq}', value_pattern: v}]}}\n\
+        properties: [{name: healthy, kind: liveness, timeout: 2s, check: {type: http, endpoint: 'http://store:8080/health', expect: {status: 200}}}]\n";
+    let dir = stack(
+        "shrink-first",
+        &[("compose.yaml", compose), ("bloodhound.yaml", config), ("app/store.py", service)],
+    );
+    let result = bloodhound(&dir, &["test", "--seeds", "1", "--no-shrink", "--format", "json"]);
+    assert_eq!(code(&result), 1, "{}", text(&result));
+    let finding = json(&result)["findings"][0]["replay"].as_str().expect("a directory").to_owned();
+    let shrunk = bloodhound(&dir, &["shrink", &finding, "--runs", "60"]);
+    assert_eq!(code(&shrunk), 1, "{}", text(&shrunk));
+    let told = story(&dir.join(&finding));
+    is_small(&told);
+    assert!(told.contains("  operations: 7 of ") && told.contains("\"k7\", write"), "{told}");
+    assert!(told.contains("no operation begins later than "), "{told}");
+    replays(&dir, &format!("{finding}/shrunk"));
+}
+
 /// At most five faults and ten operations are left.
 fn is_small(told: &str) {
     let line = told.lines().find_map(|line| line.strip_prefix("  operations: "));

@@ -192,23 +192,29 @@ pub fn drawn_anew(ran: &Ran, log: &Log, concerns: &[Concern], nth: u64) -> Log {
 
 /// The log of a run whose workload and faults are over when this virtual time is: of what comes later nothing is left but the end of the run.
 pub fn cut(outcome: &Outcome, log: &Log, at: SimTime) -> Log {
-    let mut log = log.clone();
-    let scenario = &outcome.scenario;
-    let ready = ready(outcome);
-    let mut end = |site: Site, begin: SimTime, configured: u64| {
-        // In whole milliseconds, to be read more easily; at least one, for there is no time of 0.
-        let long = at.0.saturating_sub(begin.0).div_ceil(MILLIS).max(1) * MILLIS;
-        let choice = in_run(site);
-        let known = log.overrides.get(&choice).map_or(configured, |known| known.value.min(configured));
-        if long < known {
-            log.overrides.insert(choice, Override { bound: WORD, value: long });
-        }
-    };
-    if let Some(DriverConfig::Http(config)) = &scenario.workload {
-        end(workload_end(), ready, config.duration_ns);
-    }
-    end(phase_end(), faults_begin(outcome), scenario.fault_time);
+    let mut log = cut_workload(outcome, log, at);
+    end(&mut log, phase_end(), at.0.saturating_sub(faults_begin(outcome).0), outcome.scenario.fault_time);
     log
+}
+
+/// The log of a run whose clients begin nothing any more when this virtual time is.
+pub fn cut_workload(outcome: &Outcome, log: &Log, at: SimTime) -> Log {
+    let mut log = log.clone();
+    if let Some(DriverConfig::Http(config)) = &outcome.scenario.workload {
+        end(&mut log, workload_end(), at.0.saturating_sub(ready(outcome).0), config.duration_ns);
+    }
+    log
+}
+
+/// Has something end after so many ns, if it does not end before anyway: by what the log says, or the configuration.
+fn end(log: &mut Log, site: Site, after: u64, configured: u64) {
+    // In whole milliseconds, to be read more easily; at least one, for there is no time of 0.
+    let long = after.div_ceil(MILLIS).max(1) * MILLIS;
+    let choice = in_run(site);
+    let known = log.overrides.get(&choice).map_or(configured, |known| known.value.min(configured));
+    if long < known {
+        log.overrides.insert(choice, Override { bound: WORD, value: long });
+    }
 }
 
 /// The run in which all choices about these concerns are plain but for those that it made: the same run but for draws that had no effect, by another log.

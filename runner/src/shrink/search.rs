@@ -41,6 +41,8 @@ const FAULTS: u32 = 60;
 const NETWORK: u32 = 70;
 pub(super) const OPERATIONS: u32 = 90;
 const WHOLE: u32 = 100;
+/// Parts of the operations after which the clients may end.
+const WORKLOAD_PARTS: [(usize, usize); ROUND] = [(1, 8), (1, 4), (1, 2), (3, 4)];
 /// So many runs tell how long one takes.
 const PACED: u128 = 8;
 /// So often other draws may be of no use, before no more are tried.
@@ -140,6 +142,7 @@ impl<'a> Search<'a> {
             }
         }
         self.shorten()?;
+        self.shorten_workload()?;
         self.share(FAULTS);
         self.which_faults()?;
         self.which_operations(true)?;
@@ -180,6 +183,7 @@ impl<'a> Search<'a> {
             self.narrow_times(self.part(4))?;
             self.plainest()?;
         }
+        self.shorten_workload()?;
         self.concerned()?;
         self.lucky_concerned()?;
         // Of a run in which packets have to be late or lost operations go one by one, if at all.
@@ -354,6 +358,28 @@ impl<'a> Search<'a> {
             Some(log) => self.look(log).map(drop),
             None => Ok(()),
         }
+    }
+
+    /// Of a violation that is about no operations: lets the clients end sooner, if it fails then, again and again. What they have done may
+    /// matter, a log of a certain length for example, and mostly the beginning of it is enough.
+    fn shorten_workload(&mut self) -> Result<(), Failure> {
+        while self.left() > 2 * ROUND as u32 && self.of_violation().is_empty() {
+            let outcome = &self.ran.outcome;
+            let operations = outcome.history.operations();
+            let mut begins: Vec<SimTime> = operations.iter().map(|operation| operation.invoke).collect();
+            if begins.len() <= FEW_OPERATIONS {
+                break;
+            }
+            begins.sort_unstable();
+            let ends = WORKLOAD_PARTS.map(|(part, of)| begins[begins.len() * part / of]);
+            let mut logs = ends.map(|at| case::cut_workload(outcome, &outcome.decisions, at)).to_vec();
+            logs.retain(|log| *log != *outcome.decisions);
+            let Some(log) = self.first_of(logs)? else { break };
+            if !self.look(log)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Leaves out all operations but those that the violation is about, if it fails without.
