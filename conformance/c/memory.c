@@ -634,6 +634,28 @@ static void private_zero(void)
 	munmap(moved, 8 * PAGE);
 }
 
+/* A shared one of a file that is open for reading only never becomes writable. */
+static void shared_zero_for_reading(void)
+{
+	int fd = open("/dev/zero", O_RDONLY);
+	REQUIRE(fd >= 0);
+	CHECK_ERRNO(mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, fd, 0), EACCES);
+	char *p = mmap(NULL, 2 * PAGE, PROT_NONE, MAP_SHARED, fd, 0);
+	REQUIRE(p != MAP_FAILED);
+	CHECK_ERRNO(mprotect(p, PAGE, PROT_READ | PROT_WRITE), EACCES);
+	CHECK_OK(mprotect(p, 2 * PAGE, PROT_READ));
+	CHECK(p[0] == 0 && p[PAGE] == 0);
+	CHECK(is_shown(p, 0, "/dev/zero"));
+	CHECK_ERRNO(madvise(p, PAGE, MADV_REMOVE), EACCES);
+	munmap(p, 2 * PAGE);
+	p = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+	REQUIRE(p != MAP_FAILED);
+	CHECK_OK(mprotect(p, PAGE, PROT_READ | PROT_WRITE));
+	p[0] = 'x';
+	munmap(p, PAGE);
+	close(fd);
+}
+
 int main(void)
 {
 	static char alternate[65536];
@@ -653,6 +675,7 @@ int main(void)
 	removing();
 	turning();
 	private_zero();
+	shared_zero_for_reading();
 	breaks();
 	memory_files();
 	seals();

@@ -139,11 +139,12 @@ pub struct Marks {
     pub read_ahead: ReadAhead,
     /// Its own pages, of a private mapping.
     pub anon: anon::Anon,
-    /// It is a private mapping of /dev/zero: anonymous memory that keeps its file (mmap_zero), by which it is shown and apart from other mappings.
+    /// It is a private mapping of /dev/zero, or a shared one that can never be written: memory that keeps its file (mmap_zero), by which it is shown and apart from other
+    /// mappings.
     pub zero: Option<ZeroFile>,
 }
 
-/// The /dev/zero of a private mapping.
+/// The /dev/zero of such a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZeroFile {
     /// Its node in the file system.

@@ -51,9 +51,11 @@ fn line(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
         |ino: Ino, offset| (offset, view.node.vfs.stat_ino(ino).map(|s| s.dev).unwrap_or_default(), ino.0);
     let (offset, dev, ino) = match (&vma.backing, vma.marks.zero) {
         (Backing::File { ino, offset }, _) => of_file(*ino, *offset),
+        (Backing::Anon | Backing::Shm { .. }, Some(zero)) => {
+            of_file(zero.ino, vma.start.wrapping_sub(zero.first))
+        }
         // Shared memory is a file of a hidden tmpfs in Linux.
         (Backing::Shm { id, offset }, _) => (*offset, Dev { major: 0, minor: 1 }, u64::from(id.0)),
-        (Backing::Anon, Some(zero)) => of_file(zero.ino, vma.start.wrapping_sub(zero.first)),
         (Backing::Anon | Backing::Special(_), _) => (0, Dev::default(), 0),
     };
     let mut out = format!(

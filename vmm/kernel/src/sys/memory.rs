@@ -107,7 +107,8 @@ pub fn mmap(
     let lock = if flags & c::MAP_LOCKED != 0 && future == Lock::No { Lock::Now } else { future };
     let no_reserve = flags & c::MAP_NORESERVE != 0;
     let accounted = Vma::accounts(prot, shared, no_reserve);
-    let zero = file.filter(|_| backing == Backing::Anon).and_then(|id| k.node.files[id].ino());
+    let is_zero = backing == Backing::Anon || matches!(backing, Backing::Shm { .. }) && !may_write;
+    let zero = file.filter(|_| is_zero).and_then(|id| k.node.files[id].ino());
     let zero = zero.map(|ino| ZeroFile { ino, first: start.wrapping_sub(offset) });
     let marks = Marks { grows, lock, no_reserve, accounted, zero, ..Marks::default() };
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write, marks };
@@ -231,7 +232,9 @@ impl Ctx<'_> {
                     Backing::Shm { id, .. } => Backing::Shm { id, offset },
                     other => other,
                 };
-                Ok((memory, true))
+                // Of a shared one of a file that is open for reading only, VM_MAYWRITE and VM_SHARED are taken away before /dev/zero is asked (do_mmap):
+                // nobody can tell that from an object without pages, but that it keeps its file as a private one does.
+                Ok((memory, !shared || writable))
             }
             _ => err(Errno::ENODEV),
         }
