@@ -122,7 +122,7 @@ static void answers(void)
 			BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 100, 0, 1), RETURN(SECCOMP_RET_ERRNO | EXDEV),
 			RETURN(SECCOMP_RET_ALLOW)) == 0);
 	REQUIRE(INSTALL(0, LOAD(nr), ON(SYS_getppid, SECCOMP_RET_ERRNO | 7), ON(SYS_getgid, SECCOMP_RET_ERRNO | 9),
-			RETURN(SECCOMP_RET_ALLOW)) == 0);
+			ON(SYS_gettid, SECCOMP_RET_ERRNO | 512), RETURN(SECCOMP_RET_ALLOW)) == 0);
 	if (prctl(PR_GET_SECCOMP) != 2 || status_line("Seccomp:") != 2 || status_line("Seccomp_filters:") != 2)
 		_exit(1);
 	if (syscall(SYS_getppid) != -1 || errno != 7)
@@ -131,6 +131,9 @@ static void answers(void)
 		_exit(3);
 	if (syscall(SYS_getgid) != -1 || errno != 9)
 		_exit(4);
+	/* The number with which the kernel keeps interrupted calls (ERESTARTSYS) is one like others here. */
+	if (syscall(SYS_gettid) != -1 || errno != 512)
+		_exit(14);
 	if (syscall(SYS_getsid, 0) != 0)
 		_exit(5);
 	if (dup(100) != -1 || errno != EXDEV || dup(99) != -1 || errno != EBADF)

@@ -535,6 +535,22 @@ static void seals(void)
 }
 
 /* Which of several errors mmap(2) tells. */
+/* A hole beyond the end of a file takes the page of its end as a whole, and what was set aside behind it, if it has all of these pages. */
+static void holes_beyond_the_end(void)
+{
+	int fd = memfd_create("holes", 0), kept = FALLOC_FL_KEEP_SIZE, hole = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE;
+	struct stat st;
+	REQUIRE(fd >= 0 && pwrite(fd, "x", 1, 25) == 1);
+	CHECK(fallocate(fd, hole, 0, 100) == 0 && fstat(fd, &st) == 0 && st.st_blocks == 8);
+	CHECK_EQ(lseek(fd, 0, SEEK_DATA), 0);
+	CHECK(fallocate(fd, hole, 0, 2 * PAGE) == 0 && fstat(fd, &st) == 0 && st.st_size == 26 && st.st_blocks == 0);
+	CHECK_ERRNO(lseek(fd, 0, SEEK_DATA), ENXIO);
+	CHECK(fallocate(fd, kept, 0, 4 * PAGE) == 0 && fstat(fd, &st) == 0 && st.st_size == 26 && st.st_blocks == 32);
+	CHECK(fallocate(fd, hole, 2 * PAGE, PAGE) == 0 && fstat(fd, &st) == 0 && st.st_blocks == 24);
+	CHECK(fallocate(fd, hole, 0, 4 * PAGE) == 0 && fstat(fd, &st) == 0 && st.st_blocks == 0);
+	close(fd);
+}
+
 static void refused(void)
 {
 	int fds[2], fd = memfd_create("m", 0), reader = open("/proc/self/exe", O_RDONLY), place = open("/", O_PATH);
@@ -679,6 +695,7 @@ int main(void)
 	breaks();
 	memory_files();
 	seals();
+	holes_beyond_the_end();
 	refused();
 	CHECK_EQ(deep(1000), 0);
 	return tap_done();

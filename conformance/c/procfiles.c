@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -513,9 +514,61 @@ static void tasks(void)
 		      strstr(text, " kernelpagesize_kB=4\n"));
 }
 
+/* O_PATH | O_NOFOLLOW names a link itself, those that lead to a process's files as well. */
+static void links_themselves(void)
+{
+	static const char *links[] = { "/proc/self", "/proc/self/cwd", "/proc/self/root", "/proc/self/exe", "/proc/self/fd/0", "/proc/self/ns/net" };
+	char to[256], same[256];
+	struct stat st;
+	for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+		int fd = open(links[i], O_PATH | O_NOFOLLOW);
+		REQUIRE(fd >= 0);
+		CHECK(fstat(fd, &st) == 0 && S_ISLNK(st.st_mode));
+		ssize_t length = readlinkat(fd, "", to, sizeof to);
+		CHECK(length > 0 && readlink(links[i], same, sizeof same) == length && memcmp(to, same, length) == 0);
+		CHECK_ERRNO(read(fd, to, 1), EBADF);
+		CHECK_ERRNO(fchdir(fd), ENOTDIR);
+		CHECK_ERRNO(openat(fd, "x", O_RDONLY), ENOTDIR);
+		close(fd);
+		CHECK_ERRNO(open(links[i], O_PATH | O_NOFOLLOW | O_DIRECTORY), ENOTDIR);
+		CHECK_ERRNO(open(links[i], O_RDONLY | O_NOFOLLOW), ELOOP);
+	}
+}
+
+static ssize_t spliced(const char *path)
+{
+	int fd = open(path, O_RDONLY), ends[2];
+	REQUIRE(fd >= 0 && pipe(ends) == 0);
+	ssize_t n = splice(fd, NULL, ends[1], NULL, 64, 0);
+	int error = errno;
+	close(fd), close(ends[0]), close(ends[1]);
+	errno = error;
+	return n;
+}
+
+/* Files of a process cannot be spliced, but for its mounts, nor can those of its network; others of /proc can. */
+static void moved_by_reference(void)
+{
+	static const char *refuse[] = { "/proc/self/limits", "/proc/self/comm", "/proc/self/status", "/proc/self/maps", "/proc/self/cmdline",
+					"/proc/self/environ", "/proc/self/cgroup", "/proc/self/stat", "/proc/self/fdinfo/0",
+					"/proc/net/tcp", "/proc/sysvipc/shm" };
+	static const char *give[] = { "/proc/self/mounts", "/proc/self/mountinfo", "/proc/meminfo", "/proc/stat", "/proc/cpuinfo", "/proc/uptime",
+				      "/proc/version", "/proc/sys/kernel/hostname" };
+	for (size_t i = 0; i < sizeof refuse / sizeof *refuse; i++) {
+		CHECK_ERRNO(spliced(refuse[i]), EINVAL);
+		int in = open(refuse[i], O_RDONLY), out = open("out", O_RDWR | O_CREAT, 0600);
+		CHECK_ERRNO(sendfile(out, in, NULL, 64), EINVAL);
+		close(in), close(out);
+	}
+	for (size_t i = 0; i < sizeof give / sizeof *give; i++)
+		CHECK(spliced(give[i]) > 0);
+}
+
 int main(void)
 {
 	tap_directory();
+	links_themselves();
+	moved_by_reference();
 	ends();
 	attributes();
 	names();

@@ -514,6 +514,21 @@ static void mappings(void)
 	CHECK(shmdt(at) == 0 && shmctl(segment, IPC_STAT, &ds) == -1);
 }
 
+/* So do mappings that take the place of one of the same segment. */
+static void mapped_in_place(void)
+{
+	int segment = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600), status;
+	char *at = shmat(segment, NULL, 0);
+	struct shmid_ds ds;
+	REQUIRE(at != (void *)-1);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(shmat(segment, at, SHM_REMAP) != at || shmctl(segment, IPC_STAT, &ds) != 0 || ds.shm_nattch != 2 ||
+		      ds.shm_lpid != getpid() || ds.shm_dtime == 0);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	REQUIRE(shmctl(segment, IPC_RMID, NULL) == 0 && shmdt(at) == 0);
+}
+
 /* The name of a segment stays with its mappings. */
 static void name_of_a_mapping(void)
 {
@@ -533,6 +548,7 @@ static void name_of_a_mapping(void)
 int main(void)
 {
 	mappings();
+	mapped_in_place();
 	name_of_a_mapping();
 	sets();
 	operations();

@@ -217,17 +217,11 @@ impl Node {
             action::ALLOW | action::LOG => None,
             action::ERRNO => {
                 // "The SECCOMP_RET_DATA portion [...] is passed to user space as the errno value", at most MAX_ERRNO.
-                let value = (-i64::from(low.min(4095))) as u64;
-                self.task_mut(tid).regs.rax = value;
-                Some(Outcome::Done(value))
+                Some(self.answered(tid, (-i64::from(low.min(4095))) as u64))
             }
             // "If there is no tracer present, the system call is not executed and returns a failure status with errno set to
             // ENOSYS".
-            action::TRACE => {
-                let value = Errno::ENOSYS.as_ret();
-                self.task_mut(tid).regs.rax = value;
-                Some(Outcome::Done(value))
-            }
+            action::TRACE => Some(self.answered(tid, Errno::ENOSYS.as_ret())),
             action::USER_NOTIF => {
                 Some(self.ask_listener((tid, call), listener, words, restart_deadline, outside))
             }
@@ -249,6 +243,14 @@ impl Node {
                 Some(Outcome::Exited)
             }
         }
+    }
+
+    /// A call that a filter or its listener answers in place of the kernel. The answer stands, also where its number is one of those with which
+    /// the kernel keeps a call that a signal has interrupted (ERESTARTSYS and its kind).
+    fn answered(&mut self, tid: Tid, value: u64) -> Outcome {
+        let regs = &mut self.task_mut(tid).regs;
+        (regs.rax, regs.orig_rax) = (value, u64::MAX);
+        Outcome::Done(value)
     }
 
     fn seccomp_end_thread(&mut self, tid: Tid, status: ExitStatus, outside: &mut Outside<'_>) -> Outcome {

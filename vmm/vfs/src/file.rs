@@ -227,7 +227,14 @@ impl Vfs {
         }
         if punch || zero {
             self.own(ino)?;
-            let (from, to) = (offset.min(size), end.min(size));
+            // The page of the end goes as a whole where a hole reaches beyond the end of the file (ext4_punch_hole); on tmpfs where it reaches to the end of that page, and so does
+            // what was set aside behind it (shmem_truncate_range).
+            let (page_end, tmpfs) = (size.next_multiple_of(PAGE), self.fs_of(ino)?.kind == FsKind::Tmpfs);
+            let (from, to) = match punch {
+                true if tmpfs && end >= page_end => (offset, end),
+                true if !tmpfs && end > size => (offset.min(size), page_end),
+                _ => (offset.min(size), end.min(size)),
+            };
             self.zeroes_over_bad(ino, from..to, size)?;
             self.edit(ino, |pages, moved| pages.zero(from, to, moved))?;
             self.clean_pages(ino);

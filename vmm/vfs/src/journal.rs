@@ -331,7 +331,8 @@ fn apply_to_inode(inode: &mut Inode, op: &Op, time: Timestamp) {
         Op::Zero { from, to } => {
             let Some((pages, size)) = own_pages(inode) else { return };
             let size = *size;
-            pages.zero((*from).min(size), (*to).min(size), &mut |_| {});
+            // A hole may take the page of the end as a whole.
+            pages.zero((*from).min(size), (*to).min(size.next_multiple_of(PAGE)), &mut |_| {});
             (inode.meta.mtime, inode.meta.ctime) = (time, time);
         }
         Op::Attributes(meta) => {

@@ -118,9 +118,7 @@ impl Node {
         outside: &mut Outside<'_>,
     ) -> Outcome {
         let Some((listener, l)) = listener.and_then(|id| Some((id, self.listeners.get_mut(id)?))) else {
-            let value = Errno::ENOSYS.as_ret();
-            self.task_mut(tid).regs.rax = value;
-            return Outcome::Done(value);
+            return self.answered(tid, Errno::ENOSYS.as_ret());
         };
         let id = l.next;
         l.next = id.wrapping_add(1);
@@ -149,7 +147,7 @@ impl Node {
         self.forget_notification(blocked.wait.on.first());
         match answer {
             Answer::Continue => self.begin_syscall(tid, blocked.call, restart_deadline, outside),
-            Answer::Value(value) => self.conclude(tid, None, Ok(value)),
+            Answer::Value(value) => self.answered(tid, value),
         }
     }
 

@@ -353,10 +353,11 @@ impl Ctx<'_> {
             flags & !NOT_KEPT | c::O_LARGEFILE
         };
         match entry {
-            Entry::Link(_) if flags & c::O_PATH != 0 => {
-                Err(Stop::Unsupported(format!("O_PATH|O_NOFOLLOW of {}", path.escape_ascii())))
-            }
-            Entry::Link(_) => err(Errno::ELOOP),
+            Entry::Link(_) if flags & c::O_PATH == 0 => err(Errno::ELOOP),
+            Entry::Link(_) if flags & c::O_DIRECTORY != 0 => err(Errno::ENOTDIR),
+            // "If pathname is a symbolic link and the O_NOFOLLOW flag is also specified, then the call returns a file descriptor referring to
+            // the symbolic link" (open(2), O_PATH).
+            Entry::Link(_) => Ok(File::new(FileKind::Synthetic { path, data: Arc::default() }, kept)),
             Entry::Dir { .. } => {
                 if flags & c::O_PATH == 0 {
                     if flags & (c::O_CREAT | c::O_ACCMODE) != 0 {

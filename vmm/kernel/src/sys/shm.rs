@@ -122,12 +122,18 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
     if k.lock_would_exceed(&vma) {
         return err(Errno::EAGAIN);
     }
+    // With another one of the same segment in its place, nothing of the mappings is another one, but one went and one came.
+    let same = |old: &Vma| (old.start, old.end, &old.backing) == (start, end, &vma.backing);
+    let in_place = remap && k.node.mms[mm].vmas().any(same);
     k.node.with_recount(k.pid, mm, &[(start, start + len)], |m| {
         if remap {
             m.remove(start, start + len);
         }
         m.insert(vma);
     });
+    if in_place {
+        k.node.segment_changed(k.pid, shm, (true, true));
+    }
     Ok(start)
 }
 

@@ -190,8 +190,8 @@ pub(super) fn takes_pages(kind: &FileKind) -> bool {
 /// Files with `splice_read`.
 pub(super) fn gives_pages(kind: &FileKind) -> bool {
     match kind {
+        FileKind::Synthetic { path, .. } => is_iterated(path),
         FileKind::Regular(_)
-        | FileKind::Synthetic { .. }
         | FileKind::Inet(_)
         | FileKind::Unix(_)
         | FileKind::Netlink(_)
@@ -199,6 +199,18 @@ pub(super) fn gives_pages(kind: &FileKind) -> bool {
         // Not /dev/null.
         FileKind::Device { dev, .. } => dev.major == 1 && dev.minor != 3,
         _ => false,
+    }
+}
+
+/// Whether a file of /proc or /sys has `read_iter`: those of a process have not, but for its mounts (proc_mounts_operations), nor have those of networks
+/// (proc_net_seq_ops) and of System V IPC (sysvipc_proc_ops).
+fn is_iterated(path: &[u8]) -> bool {
+    let Some(below) = path.strip_prefix(b"/proc/") else { return true };
+    let mut names = below.split(|byte| *byte == b'/');
+    let first = names.next().unwrap_or_default();
+    match first.iter().all(u8::is_ascii_digit) {
+        true => [&b"mounts"[..], b"mountinfo", b"mountstats"].contains(&names.last().unwrap_or_default()),
+        false => first != b"net" && first != b"sysvipc",
     }
 }
 

@@ -61,17 +61,22 @@ impl Node {
         for place in new.difference(&old) {
             counts.entry(place.2).or_default().1 += 1;
         }
-        let now = self.realtime() / 1_000_000_000;
         for (shm, (before, after)) in counts {
-            let Some((ns, id)) = self.shm[shm].segment else { continue };
-            let Some(entry) = self.sysv.of(ns).segments.get_mut(id) else { continue };
-            entry.item.last = Some(by);
-            if after >= before {
-                entry.item.atime = now;
-            }
-            if after <= before {
-                entry.item.dtime = now;
-            }
+            self.segment_changed(by, shm, (after <= before, after >= before));
+        }
+    }
+
+    /// Tells a segment that a mapping of it went, came, or both.
+    pub(crate) fn segment_changed(&mut self, by: Pid, shm: ShmId, (went, came): (bool, bool)) {
+        let now = self.realtime() / 1_000_000_000;
+        let Some((ns, id)) = self.shm[shm].segment else { return };
+        let Some(entry) = self.sysv.of(ns).segments.get_mut(id) else { return };
+        entry.item.last = Some(by);
+        if came {
+            entry.item.atime = now;
+        }
+        if went {
+            entry.item.dtime = now;
         }
     }
 
