@@ -385,8 +385,35 @@ static void where_it_left(void)
 	close(fd);
 }
 
+static ssize_t dont_fragment(int fd, size_t size, int value)
+{
+	static char big[65536];
+	struct sockaddr_in6 to = six(CLOSED);
+	char control[CMSG_SPACE(sizeof value)] = { 0 };
+	struct iovec iov = { big, size };
+	struct msghdr msg = { &to, sizeof to, &iov, 1, control, sizeof control, 0 };
+	struct cmsghdr *part = CMSG_FIRSTHDR(&msg);
+	*part = (struct cmsghdr){ CMSG_LEN(sizeof value), SOL_IPV6, IPV6_DONTFRAG };
+	memcpy(CMSG_DATA(part), &value, sizeof value);
+	return sendmsg(fd, &msg, 0);
+}
+
+/* IPV6_DONTFRAG as ancillary data is for one datagram, and goes before the option of the socket (RFC 3542, 11.2). */
+static void one_datagram_whole(void)
+{
+	int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+	CHECK_EQ(dont_fragment(fd, 65500, 0), 65500);
+	CHECK_ERRNO(dont_fragment(fd, 65500, 1), EMSGSIZE);
+	CHECK_EQ(dont_fragment(fd, 100, 1), 100);
+	CHECK_ERRNO(dont_fragment(fd, 100, 2), EINVAL);
+	set(fd, SOL_IPV6, IPV6_DONTFRAG, 1);
+	CHECK_EQ(dont_fragment(fd, 65500, 0), 65500);
+	close(fd);
+}
+
 int main(void)
 {
+	one_datagram_whole();
 	who_asks_for_nothing();
 	reports_of_ipv4();
 	how_much_is_quoted();

@@ -3,11 +3,14 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #ifndef IPV6_MINHOPCOUNT
 #define IPV6_MINHOPCOUNT 73
@@ -203,8 +206,60 @@ static void errors(void)
 	close(fd);
 }
 
+static int mark_message(int fd, int mark, size_t size)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	char control[CMSG_SPACE(sizeof mark)] = { 0 };
+	struct iovec iov = { "x", 1 };
+	struct msghdr msg = { &to, sizeof to, &iov, 1, control, CMSG_SPACE(size), 0 };
+	struct cmsghdr *part = CMSG_FIRSTHDR(&msg);
+	*part = (struct cmsghdr){ CMSG_LEN(size), SOL_SOCKET, SO_MARK };
+	memcpy(CMSG_DATA(part), &mark, size);
+	return sendmsg(fd, &msg, 0);
+}
+
+/* Marks, high priorities and transparent sockets are for who has one of two capabilities (since Linux 5.17). */
+static void who_may_mark(void)
+{
+	const struct {
+		int level, name, value;
+	} options[] = { { SOL_SOCKET, SO_MARK, 7 }, { SOL_SOCKET, SO_PRIORITY, 9 }, { SOL_SOCKET, SO_PRIORITY, -1 }, { SOL_IP, IP_TRANSPARENT, 1 } };
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct caps[2];
+	for (int round = 0; round < 2; round++) {
+		/* First CAP_NET_RAW alone, then neither. */
+		REQUIRE(syscall(SYS_capget, &header, caps) == 0);
+		caps[0].effective &= ~(1u << CAP_NET_ADMIN | (round == 1 ? 1u << CAP_NET_RAW : 0));
+		REQUIRE(syscall(SYS_capset, &header, caps) == 0);
+		int fd = socket(AF_INET, SOCK_DGRAM, 0);
+		for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+			int value = options[i].value, zero = 0;
+			if (round == 0) {
+				CHECK_EQ(setsockopt(fd, options[i].level, options[i].name, &value, sizeof value), 0);
+				int got = 0;
+				socklen_t len = sizeof got;
+				CHECK(getsockopt(fd, options[i].level, options[i].name, &got, &len) == 0 && got == value);
+			} else {
+				CHECK_ERRNO(setsockopt(fd, options[i].level, options[i].name, &value, sizeof value), EPERM);
+			}
+			if (options[i].name != SO_MARK)
+				CHECK_EQ(setsockopt(fd, options[i].level, options[i].name, &zero, sizeof zero), 0);
+		}
+		if (round == 0) {
+			CHECK_EQ(mark_message(fd, 5, sizeof(int)), 1);
+			CHECK_ERRNO(mark_message(fd, 5, 1), EINVAL);
+		} else {
+			CHECK_ERRNO(mark_message(fd, 5, sizeof(int)), EPERM);
+		}
+		close(fd);
+	}
+	caps[0].effective = caps[0].permitted;
+	REQUIRE(syscall(SYS_capset, &header, caps) == 0);
+}
+
 int main(void)
 {
+	who_may_mark();
 	hops(AF_INET);
 	hops(AF_INET6);
 	signatures(AF_INET);

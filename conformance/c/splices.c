@@ -72,6 +72,10 @@ static void arguments(void)
 	CHECK_ERRNO(splice(event, NULL, q[1], NULL, 8, 0), EINVAL);
 	CHECK_ERRNO(splice(p[0], NULL, event, NULL, 8, 0), EINVAL);
 	CHECK_ERRNO(splice(dir, NULL, q[1], NULL, 8, 0), EINVAL);
+	/* An end that no offset says is found before the pipe is looked at. */
+	loff_t last = INT64_MAX;
+	CHECK_ERRNO(splice(q[0], NULL, other, &last, 1, SPLICE_F_NONBLOCK), EINVAL);
+	CHECK_ERRNO(splice(q[0], NULL, other, NULL, SIZE_MAX, SPLICE_F_NONBLOCK), EINVAL);
 	fcntl(other, F_SETFL, O_APPEND);
 	CHECK_ERRNO(splice(p[0], NULL, other, NULL, 8, 0), EINVAL);
 	fcntl(other, F_SETFL, 0);

@@ -675,8 +675,46 @@ static void times(void)
 	close(a), close(c), close(l);
 }
 
+static int open_by_sending(int fd, int port, int flags)
+{
+	struct sockaddr_in address = loopback(port);
+	return sendto(fd, "hi", 2, MSG_FASTOPEN | flags, (struct sockaddr *)&address, sizeof address);
+}
+
+/* MSG_FASTOPEN connects and sends, TCP_FASTOPEN_CONNECT lets connect(2) be; no server here gives a cookie, so both wait for the connection. */
+static void opened_by_data(void)
+{
+	int port, l = listener(&port), yes = 1, two = 2, a = socket(AF_INET, SOCK_STREAM, 0);
+	char got[8];
+	CHECK_EQ(open_by_sending(a, port, 0), 2);
+	int b = accept(l, NULL, NULL);
+	CHECK(read(b, got, sizeof got) == 2 && memcmp(got, "hi", 2) == 0);
+	CHECK_ERRNO(open_by_sending(a, port, 0), EISCONN);
+	CHECK(write(b, "yo", 2) == 2 && read(a, got, sizeof got) == 2);
+	close(a), close(b);
+	a = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK_ERRNO(sendto(a, "hi", 2, MSG_FASTOPEN, NULL, 0), EINVAL);
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+	CHECK_ERRNO(sendto(a, "hi", 2, MSG_FASTOPEN, &none, sizeof none), EOPNOTSUPP);
+	CHECK_ERRNO(setsockopt(a, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &two, sizeof two), EINVAL);
+	CHECK(setsockopt(a, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &yes, sizeof yes) == 0 && option(a, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) == 1);
+	CHECK(connect_to(a, port) == 0 && write(a, "yo", 2) == 2);
+	b = accept(l, NULL, NULL);
+	CHECK(read(b, got, sizeof got) == 2 && memcmp(got, "yo", 2) == 0);
+	CHECK_ERRNO(setsockopt(a, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &yes, sizeof yes), EINVAL);
+	close(a), close(b), close(l);
+	a = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK_ERRNO(open_by_sending(a, port, 0), ECONNREFUSED);
+	close(a);
+	/* Who does not wait for the connection has sent nothing. */
+	l = listener(&port), a = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK_ERRNO(open_by_sending(a, port, MSG_DONTWAIT), EINPROGRESS);
+	close(a), close(l);
+}
+
 int main(void)
 {
+	opened_by_data();
 	setting_up();
 	packet_and_neighbours();
 	refused_then_bound();

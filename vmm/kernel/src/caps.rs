@@ -40,6 +40,8 @@ pub const CAP_NET_BIND_SERVICE: u32 = 10;
 
 /// CAP_LINUX_IMMUTABLE.
 pub const CAP_LINUX_IMMUTABLE: u32 = 9;
+/// CAP_NET_ADMIN.
+pub const CAP_NET_ADMIN: u32 = 12;
 /// CAP_NET_RAW.
 pub const CAP_NET_RAW: u32 = 13;
 /// CAP_DAC_OVERRIDE.

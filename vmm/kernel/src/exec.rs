@@ -20,6 +20,8 @@ use crate::task::{ADDR_NO_RANDOMIZE, PER_CLEAR_ON_SETID, READ_IMPLIES_EXEC};
 use crate::wait::SysResult;
 use crate::watch::Told;
 
+/// Where position-independent programs begin: two thirds of the address space.
+const ELF_ET_DYN_BASE: u64 = 0x5555_5555_4000;
 /// Nested interpreters allowed (execve(2): "a maximum of four").
 const SCRIPT_DEPTH: usize = 4;
 /// The initial stack is at most a quarter of the stack limit for arguments (execve(2), "Limits on size").
@@ -218,18 +220,23 @@ impl Ctx<'_> {
         self.outside.decisions.bytes(self.random_site(TaskRandom::Aux, nth), &mut random);
         mm.stack_top = TASK_SIZE - stack_slack * PAGE;
         mm.mmap_base = TASK_SIZE - (0x4000 * PAGE) - (64 << 20) - mmap_slack * PAGE;
-        let pie = 0x5555_5555_4000 + pie_slack * PAGE;
-        let bias = map_elf(&mut mm, &image.elf, image.ino, image.elf.dynamic.then_some(pie))?;
+        // What has no interpreter may be one: it lies among the mappings, and leaves its usual place to the program that it loads (load_elf_binary).
+        let alone = image.elf.dynamic && image.interp.is_none();
+        let at = match image.elf.dynamic {
+            true if alone => Some(aligned_room(&mut mm, &image.elf)?),
+            true => Some(ELF_ET_DYN_BASE + pie_slack * PAGE),
+            false => None,
+        };
+        let bias = map_elf(&mut mm, &image.elf, image.ino, at)?;
         let (_, high) = image.elf.span();
-        let heap = high + bias + brk_slack * PAGE;
+        let heap = if alone && !fixed { ELF_ET_DYN_BASE } else { high + bias } + brk_slack * PAGE;
         mm.brk = (heap, heap);
         let mut entry = image.elf.entry.wrapping_add(bias);
         let program_entry = entry;
         let mut interp_base = 0;
         if let Some((ino, elf)) = &image.interp {
-            let (low, high) = elf.span();
-            let at = mm.find_free(0, high - low)?;
-            interp_base = map_elf(&mut mm, elf, *ino, elf.dynamic.then_some(at - low))?;
+            let at = aligned_room(&mut mm, elf)?;
+            interp_base = map_elf(&mut mm, elf, *ino, elf.dynamic.then_some(at))?;
             entry = elf.entry.wrapping_add(interp_base);
         }
         let exec = if image.elf.exec_stack { c::PROT_EXEC } else { 0 };
@@ -478,10 +485,16 @@ fn anon(start: u64, end: u64, prot: u64) -> Vma {
     }
 }
 
-/// Maps the segments; `at` is the load bias for ET_DYN. Returns the bias.
+/// A load bias for ET_DYN where mappings go, on the alignment of its segments.
+fn aligned_room(mm: &mut Mm, elf: &Elf) -> SysResult {
+    let (low, high) = elf.span();
+    let free = mm.find_free(0, high - low + elf.align - PAGE)?;
+    Ok((free - low).next_multiple_of(elf.align))
+}
+
+/// Maps the segments; `at` is the load bias for ET_DYN, which is rounded down to the largest alignment of a segment (maximum_alignment). Returns the bias.
 fn map_elf(mm: &mut Mm, elf: &Elf, ino: Ino, at: Option<u64>) -> SysResult {
-    let bias = at.unwrap_or(0) & !(PAGE - 1);
-    let bias = bias & !(if at.is_some() { elf.align.min(1 << 21) - 1 } else { 0 });
+    let bias = at.map_or(0, |at| at & !(elf.align - 1));
     for s in &elf.segments {
         let prot = [(4, c::PROT_READ), (2, c::PROT_WRITE), (1, c::PROT_EXEC)]
             .iter()

@@ -291,8 +291,9 @@ fn unix_message(
         let memory = [0, socket.rcvbuf, socket.charged as u32, socket.sndbuf, 0, 0, 0, 0, 0];
         out = out.with(UNIX_MEMORY, &words(&memory));
     }
+    out = out.with(UNIX_SHUTDOWN, &[u8::from(socket.shut_read) | u8::from(socket.shut_write) << 1]);
     if show & SHOW_UID != 0 {
         out = out.word(UNIX_UID, socket.generic.uid);
     }
-    out.with(UNIX_SHUTDOWN, &[u8::from(socket.shut_read) | u8::from(socket.shut_write) << 1])
+    out
 }

@@ -33,7 +33,7 @@ impl Offset {
     }
 
     /// EINVAL for a place or an end of `len` bytes that no signed number says (rw_verify_area).
-    fn check(&self, len: u64) -> Result<(), Errno> {
+    pub(super) fn check(&self, len: u64) -> Result<(), Errno> {
         let end = i64::try_from(self.at()).ok().and_then(|at| at.checked_add_unsigned(len));
         if end.is_some() && i64::try_from(len).is_ok() { Ok(()) } else { Err(Errno::EINVAL) }
     }

@@ -234,7 +234,9 @@ pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
                 }
                 other => other?,
             };
-            let free = k.inet(id)?.generic.is_set(c::IPPROTO_IP, c::IP_FREEBIND);
+            let generic = &k.inet(id)?.generic;
+            let free =
+                [c::IP_FREEBIND, c::IP_TRANSPARENT].iter().any(|name| generic.is_set(c::IPPROTO_IP, *name));
             // A raw or an echo socket has no port that is protected.
             if !matches!(k.inet(id)?.proto, Proto::Raw | Proto::Icmp) {
                 k.may_bind(local, free)?;
@@ -355,7 +357,7 @@ pub fn connect(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     result
 }
 
-fn connect_inet(
+pub(super) fn connect_inet(
     k: &mut Ctx<'_>,
     id: SocketId,
     addr: &Address,

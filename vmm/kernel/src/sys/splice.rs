@@ -72,7 +72,7 @@ pub fn splice(
         (Some(_), None) => {
             let ptr = given(out_off).unwrap_or(Ptr(0));
             let nonblock = nonblock(k, from);
-            drain_pipe(k, (from, to), (ptr, offset), len.min(MAX_RW), (nonblock, flags))
+            drain_pipe(k, (from, to), (ptr, offset), len, (nonblock, flags))
         }
         (None, Some(pipe)) => {
             let nonblock = nonblock(k, to);
@@ -111,9 +111,11 @@ fn drain_pipe(
         Some(offset) => Offset::User(ptr, offset),
         None => Offset::Own(to, k.node.files[to].offset),
     };
-    if i64::try_from(at.at()).is_err() {
-        return err(Errno::EINVAL);
+    // Place and end are looked at before the pipe is (rw_verify_area in do_splice), when the call begins.
+    if k.progress().is_none() {
+        at.check(len)?;
     }
+    let len = len.min(MAX_RW);
     if flags.contains(SpliceFlags::SPLICE_F_MORE) && k.holds_back_datagrams(to) {
         return Err(Stop::Unsupported("splice SPLICE_F_MORE to a datagram socket".into()));
     }

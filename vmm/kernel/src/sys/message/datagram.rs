@@ -16,8 +16,8 @@ use crate::inet::{Corked, InetSocket};
 use crate::socket::{Address, Generic, SIN6_LEN, SIN6_MIN, Stamps, inet_bytes};
 use crate::sys::socket::Sock;
 use crate::sys::sockopt::{
-    IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, IPV6_RECVORIGDSTADDR, SO_RCVMARK, flags_of_message, kept_value,
-    times_of,
+    IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, IPV6_RECVORIGDSTADDR, SO_RCVMARK, STICKY, flags_of_message,
+    kept_value, times_of,
 };
 use crate::wait::{Object, Stop, SysResult};
 
@@ -39,6 +39,8 @@ pub struct Chosen {
     interface: u32,
     /// Flags of SO_TIMESTAMPING, which say which times of sending are told.
     stamps: Option<u32>,
+    /// IPV6_DONTFRAG.
+    unfragmented: Option<bool>,
 }
 
 /// The int of a control message, in its range. EINVAL.
@@ -226,8 +228,11 @@ impl Ctx<'_> {
             false => kept_value(&socket.generic, c::IPPROTO_IPV6, c::IPV6_MTU_DISCOVER),
         };
         // IP_PMTUDISC_DO, IP_PMTUDISC_PROBE and IP_PMTUDISC_INTERFACE (`ip_sk_ignore_df`).
-        let unfragmented =
-            matches!(discovers, 2..=4) || !v4 && socket.generic.is_set(c::IPPROTO_IPV6, c::IPV6_DONTFRAG);
+        let unfragmented = matches!(discovers, 2..=4)
+            || !v4
+                && chosen
+                    .unfragmented
+                    .unwrap_or_else(|| socket.generic.is_set(c::IPPROTO_IPV6, c::IPV6_DONTFRAG));
         let usual = Header::default();
         let header = Header {
             hops: chosen.hops.or(hops).unwrap_or(usual.hops),
@@ -259,7 +264,8 @@ impl Ctx<'_> {
         match (level, kind) {
             // "SCM_RIGHTS and SCM_CREDENTIALS are semantically in SOL_UNIX": no error, no effect.
             (c::SOL_SOCKET, c::SCM_RIGHTS | c::SCM_CREDENTIALS) => Ok(()),
-            (c::SOL_SOCKET, c::SO_MARK) => err(Errno::EPERM),
+            (c::SOL_SOCKET, c::SO_MARK) if !self.may_mark() => err(Errno::EPERM),
+            (c::SOL_SOCKET, c::SO_MARK) if data.len() == 4 => Ok(()),
             (c::SOL_SOCKET, c::SO_TIMESTAMPING) if data.len() == 4 => {
                 let told =
                     flags_of_message(socket.generic.stamps.flags, int_in(data, i32::MIN..=i32::MAX)? as u32)?;
@@ -286,6 +292,13 @@ impl Ctx<'_> {
             (c::IPPROTO_IP, c::IP_TOS) if udp => {
                 let class = if let [byte] = data { i32::from(*byte) } else { int_in(data, 0..=255)? };
                 chosen.class = u8::try_from(class).ok();
+                Ok(())
+            }
+            (c::IPPROTO_IPV6, header) if udp && socket.v6 && STICKY.contains(&header) => {
+                Err(Stop::Unsupported(format!("an extension header of IPv6 ({header}) of a message")))
+            }
+            (c::IPPROTO_IPV6, c::IPV6_DONTFRAG) if udp && socket.v6 => {
+                chosen.unfragmented = Some(int_in(data, 0..=1)? == 1);
                 Ok(())
             }
             // -1 leaves it to the socket's option.

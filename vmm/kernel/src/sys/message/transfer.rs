@@ -12,7 +12,7 @@ use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::Access;
 use crate::socket::unix_bytes;
-use crate::sys::socket::Sock;
+use crate::sys::socket::{Sock, connect_inet};
 use crate::unix::{Ancillary, Kind, Received, Stall, Wanted};
 use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait, WaitOn};
 
@@ -97,9 +97,8 @@ impl Ctx<'_> {
     }
 
     fn send_tcp(&mut self, id: SocketId, msg: &mut Outgoing) -> SysResult {
-        if msg.flags.contains(MsgFlags::MSG_FASTOPEN) {
-            // As with net.ipv4.tcp_fastopen without its client bit; programs connect first then.
-            return err(Errno::EOPNOTSUPP);
+        if msg.flags.contains(MsgFlags::MSG_FASTOPEN) && msg.done == 0 {
+            self.open_by_sending(id, msg)?;
         }
         let (total, timeout) = (msg.source.len(), self.inet(id)?.generic.sndtimeo);
         let ready = self.node.net.of(id).readiness(id);
@@ -124,6 +123,27 @@ impl Ctx<'_> {
             self.sent_part(part, total);
         }
         result
+    }
+
+    /// MSG_FASTOPEN of a client that has no cookie of this server, as no server here gives any: it connects, and its data follow
+    /// (tcp_sendmsg_fastopen, __inet_stream_connect).
+    fn open_by_sending(&mut self, id: SocketId, msg: &Outgoing) -> SysResult<()> {
+        let to = msg.to.as_ref().ok_or(Errno::EINVAL)?;
+        if to.family() == Some(c::AF_UNSPEC) {
+            return err(Errno::EOPNOTSUPP);
+        }
+        if let Some(stop) = self.sleep_on()
+            && !self.timed_out()
+            && self.signal_first()
+        {
+            return stop;
+        }
+        let timeout = self.inet(id)?.generic.sndtimeo;
+        match connect_inet(self, id, to, msg.nonblock, timeout) {
+            // It has slept for the connection, and then for room.
+            Err(Stop::Errno(Errno::EISCONN)) if self.resumed.is_some() => Ok(()),
+            other => other.map(drop),
+        }
     }
 
     /// Sends up to `total` bytes.

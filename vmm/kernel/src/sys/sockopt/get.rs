@@ -68,7 +68,7 @@ impl Ctx<'_> {
             (c::SO_RCVTIMEO | c::SO_RCVTIMEO_NEW, _) => timeval(generic.rcvtimeo),
             (c::SO_SNDTIMEO | c::SO_SNDTIMEO_NEW, _) => timeval(generic.sndtimeo),
             (c::SO_SNDLOWAT, _) => int(1),
-            (c::SO_DEBUG | c::SO_MARK | c::SO_BUSY_POLL | c::SO_INCOMING_NAPI_ID | SO_BSDCOMPAT, _) => int(0),
+            (c::SO_DEBUG | c::SO_BUSY_POLL | c::SO_INCOMING_NAPI_ID | SO_BSDCOMPAT, _) => int(0),
             (SO_RESERVE_MEM | SO_PREFER_BUSY_POLL, _) => int(0),
             (c::SO_BINDTODEVICE, _) => self.device_name(sock, room)?,
             (SO_BINDTOIFINDEX, _) => int(self.device_of(sock)?),
@@ -281,7 +281,7 @@ impl Ctx<'_> {
                 name
             }
             c::TCP_INFO => tcp_info_of(self.node.net.of(id), id),
-            c::TCP_FASTOPEN_CONNECT | c::TCP_THIN_DUPACK => int(0),
+            c::TCP_THIN_DUPACK => int(0),
             // A clock in milliseconds (tcp_time_stamp).
             TCP_TIMESTAMP => int((self.node.clock.0 / MILLIS) as i32),
             TCP_REPAIR | TCP_TX_DELAY => int(0),

@@ -12,8 +12,8 @@ use crate::wait::SysResult;
 pub(super) const IPV6_ADDRFORM: u64 = 1;
 pub(super) const IPV6_2292PKTOPTIONS: u64 = 6;
 const IPV6_RTHDR: u64 = 57;
-/// IPV6_HOPOPTS, IPV6_RTHDRDSTOPTS, IPV6_RTHDR, IPV6_DSTOPTS: a header for all that is sent from then on.
-pub(super) const STICKY: [u64; 4] = [54, 55, IPV6_RTHDR, 59];
+/// IPV6_HOPOPTS, IPV6_RTHDRDSTOPTS, IPV6_RTHDR, IPV6_DSTOPTS: a header for all that is sent from then on, or as ancillary data for one datagram.
+pub(in crate::sys) const STICKY: [u64; 4] = [54, 55, IPV6_RTHDR, 59];
 /// Most bytes of such a header, and of what IPV6_2292PKTOPTIONS takes.
 const HEADER_MAX: u32 = 8 * 255;
 const CONTROL_MAX: u32 = 64 * 1024;

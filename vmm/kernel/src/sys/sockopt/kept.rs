@@ -46,6 +46,8 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::SOL_SOCKET, 43, 0, Flag),
         (c::SOL_SOCKET, SO_SELECT_ERR_QUEUE, 0, Flag),
         (c::SOL_SOCKET, c::SO_PRIORITY, 0, ANY),
+        // Nothing is routed by marks, and no packet takes one along.
+        (c::SOL_SOCKET, c::SO_MARK, 0, ANY),
         (c::SOL_SOCKET, c::SO_INCOMING_CPU, -1, ANY),
         (c::SOL_SOCKET, c::SO_MAX_PACING_RATE, -1, ANY),
         (c::SOL_SOCKET, c::SO_BUSY_POLL, 0, Range(0, i32::MAX)),
@@ -120,6 +122,8 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::IPPROTO_UDP, 101, 0, Flag),
         (c::IPPROTO_UDP, 102, 0, Flag),
         (c::IPPROTO_TCP, c::TCP_INQ, 0, Range(0, 1)),
+        // No server has given a cookie, so no connection is opened by its first data.
+        (c::IPPROTO_TCP, c::TCP_FASTOPEN_CONNECT, 0, Range(0, 1)),
         // TCP_FASTOPEN_NO_COOKIE
         (c::IPPROTO_TCP, 34, 0, Range(0, 1)),
     ]

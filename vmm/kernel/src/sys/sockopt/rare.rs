@@ -172,7 +172,7 @@ impl Ctx<'_> {
             IPV6_FLOWLABEL_MGR if len < FLOWLABEL => Some(err(Errno::EINVAL)),
             IPV6_PKTINFO => Some(self.set_sticky_source(value, len)),
             IPV6_TRANSPARENT if len >= 4 => match self.ipv6_int(value, len) {
-                Ok(0) => None,
+                Ok(on) if on == 0 || self.may_mark() => None,
                 Ok(_) => Some(err(Errno::EPERM)),
                 Err(e) => Some(err(e)),
             },

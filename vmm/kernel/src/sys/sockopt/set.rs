@@ -15,6 +15,7 @@ use super::other::{Call, other};
 use super::rare::{SO_BUSY_POLL_BUDGET, SO_CNX_ADVICE, SO_PREFER_BUSY_POLL, TCP_FASTOPEN_KEY, TCP_TX_DELAY};
 use super::stamps::is_stamp;
 use super::{CONGESTION_NAME, SO_BUF_LOCK, SO_RESERVE_MEM, SO_TXREHASH, UDP_ENCAP, UDPLITE_COVERAGE};
+use crate::caps::{CAP_NET_ADMIN, CAP_NET_RAW};
 use crate::ctx::*;
 use crate::ids::NetlinkId;
 use crate::sys::socket::Sock;
@@ -82,11 +83,12 @@ impl Ctx<'_> {
             SO_BUSY_POLL_BUDGET if number < 0 => err(Errno::EINVAL),
             SO_PREFER_BUSY_POLL | SO_BUSY_POLL_BUDGET => Ok(()),
             // These need CAP_NET_ADMIN, which containers do not have.
-            c::SO_MARK | c::SO_SNDBUFFORCE | c::SO_RCVBUFFORCE => err(Errno::EPERM),
+            c::SO_SNDBUFFORCE | c::SO_RCVBUFFORCE => err(Errno::EPERM),
+            c::SO_MARK if !self.may_mark() => err(Errno::EPERM),
             SO_RESERVE_MEM if number < 0 => err(Errno::EINVAL),
             // As where sockets are not counted by control groups.
             SO_RESERVE_MEM => err(Errno::EOPNOTSUPP),
-            c::SO_PRIORITY if !(0..=6).contains(&number) => err(Errno::EPERM),
+            c::SO_PRIORITY if !(0..=6).contains(&number) && !self.may_mark() => err(Errno::EPERM),
             name if is_stamp(name) => self.set_stamps(sock, name, number),
             // "This option enables BSD bug-to-bug compatibility": ignored since Linux 2.2.
             SO_BSDCOMPAT => Ok(()),
@@ -120,6 +122,12 @@ impl Ctx<'_> {
             }
             _ => self.set_common_number(sock, name, number),
         }
+    }
+
+    /// Whether the caller may say where packets go beyond their addresses: either capability will do ("sockopt_ns_capable(..., CAP_NET_RAW) ||
+    /// sockopt_ns_capable(..., CAP_NET_ADMIN)", since Linux 5.17).
+    pub(in crate::sys) fn may_mark(&self) -> bool {
+        self.capable(CAP_NET_RAW) || self.capable(CAP_NET_ADMIN)
     }
 
     /// Whether the socket has SO_PEEK_OFF: unix and UDP sockets do ("if (!sock->ops->set_peek_off) return -EOPNOTSUPP"); TCP has it since
@@ -302,7 +310,7 @@ impl Ctx<'_> {
             {
                 err(Errno::EINVAL)
             }
-            c::IP_TRANSPARENT if number != 0 => err(Errno::EPERM),
+            c::IP_TRANSPARENT if number != 0 && !self.may_mark() => err(Errno::EPERM),
             c::IP_MULTICAST_TTL if tcp => err(Errno::EINVAL),
             // "val &= ~INET_ECN_MASK": the two low bits are TCP's own.
             c::IP_TOS if tcp => self.keep_protocol(id, (level, name), number & 0xfc),
@@ -441,8 +449,11 @@ impl Ctx<'_> {
             TCP_TX_DELAY if number < 0 => return err(Errno::EINVAL),
             TCP_FASTOPEN_KEY if !matches!(len, 16 | 32) => return err(Errno::EINVAL),
             TCP_MD5SIG | TCP_MD5SIG_EXT => return self.set_signature_key(id, name, value, len),
-            c::TCP_FASTOPEN_CONNECT if on => return err(Errno::EOPNOTSUPP),
-            c::TCP_FASTOPEN_CONNECT => return Ok(()),
+            c::TCP_FASTOPEN_CONNECT
+                if !(0..=1).contains(&number) || self.node.net.of(id).state(id) != Some(TcpState::Close) =>
+            {
+                return err(Errno::EINVAL);
+            }
             _ => return self.keep_protocol(id, (c::IPPROTO_TCP, name), number),
         };
         self.set_stack_option(id, option)
