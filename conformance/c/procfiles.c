@@ -535,6 +535,35 @@ static void links_themselves(void)
 	}
 }
 
+static ssize_t put(const char *path, const char *text, size_t length)
+{
+	int fd = open(path, O_WRONLY);
+	REQUIRE(fd >= 0);
+	ssize_t n = write(fd, text, length);
+	int error = errno;
+	close(fd);
+	errno = error;
+	return n;
+}
+
+/* A text that is written ends at a 0; a name keeps the end of its line. */
+static void texts_that_are_written(void)
+{
+	char before[16], name[16];
+	REQUIRE(prctl(PR_GET_NAME, before) == 0);
+	CHECK(put("/proc/self/oom_score_adj", "6\0", 2) == 2 && read_whole("/proc/self/oom_score_adj") && begins("6\n"));
+	CHECK(put("/proc/self/oom_score_adj", "7\n\0", 3) == 3 && read_whole("/proc/self/oom_score_adj") && begins("7\n"));
+	CHECK(put("/proc/self/oom_score_adj", "1000\0", 5) == 5 && read_whole("/proc/self/oom_score_adj") && begins("1000\n"));
+	CHECK(put("/proc/self/coredump_filter", "8\0x", 3) == 3 && read_whole("/proc/self/coredump_filter") && begins("00000008\n"));
+	CHECK(put("/proc/self/timerslack_ns", "6\n\0", 3) == 3 && read_whole("/proc/self/timerslack_ns") && begins("6\n"));
+	CHECK_ERRNO(put("/proc/self/oom_score_adj", "\0", 1), EINVAL);
+	CHECK_ERRNO(put("/proc/self/oom_score_adj", "1x\0", 3), EINVAL);
+	CHECK(put("/proc/self/comm", "foo\n", 4) == 4 && prctl(PR_GET_NAME, name) == 0 && strcmp(name, "foo\n") == 0);
+	CHECK(read_whole("/proc/self/comm") && begins("foo\n\n"));
+	CHECK(put("/proc/self/comm", "bar\0more", 8) == 8 && read_whole("/proc/self/comm") && begins("bar\n"));
+	REQUIRE(prctl(PR_SET_NAME, before) == 0 && put("/proc/self/oom_score_adj", "0", 1) == 1);
+}
+
 static ssize_t spliced(const char *path)
 {
 	int fd = open(path, O_RDONLY), ends[2];
@@ -569,6 +598,7 @@ int main(void)
 	tap_directory();
 	links_themselves();
 	moved_by_reference();
+	texts_that_are_written();
 	ends();
 	attributes();
 	names();

@@ -2,11 +2,28 @@
 //!
 //! Memory is what the container is charged for (`crate::memory`).
 
+use bloodhound_vfs::Dev;
+
 use super::Source::{Make, Text};
-use super::{Table, View};
+use super::{Synth, Table, Tree, View};
 use crate::memory::Usage;
 use crate::mm::PAGE;
 use crate::process::CpuTime;
+
+/// The number of its mount, its device, and `f_type` of statfs(2) (CGROUP2_SUPER_MAGIC): part of the tree of /sys here, and a mount in it for who looks for one.
+pub(crate) const MOUNT_NUMBER: u32 = 999;
+pub(crate) const DEVICE: Dev = Dev { major: 0, minor: 29 };
+pub(crate) const MAGIC: u64 = 0x6367_7270;
+
+/// Whether a file of /sys is the root of that mount, or below it.
+pub(crate) fn is_root(synth: &Synth) -> bool {
+    synth.tree == Tree::Sys && synth.path == b"fs/cgroup"
+}
+
+/// As above.
+pub(crate) fn has(synth: &Synth) -> bool {
+    is_root(synth) || synth.tree == Tree::Sys && synth.path.starts_with(b"fs/cgroup/")
+}
 
 /// What is mounted there, in /proc/PID/mounts.
 pub(super) const MOUNT: &str = "cgroup /sys/fs/cgroup cgroup2 ro,nosuid,nodev,noexec,relatime 0 0\n";

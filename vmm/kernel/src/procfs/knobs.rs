@@ -49,10 +49,15 @@ impl Knobs {
     }
 }
 
+/// What is written to a file that takes a text: a copy of it which a 0 ends.
+pub(crate) fn before_zero(data: &[u8]) -> &[u8] {
+    data.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
 /// A number as kstrtoint and its kin read it for a type: one sign, in base 0 a prefix for the base, at most one newline behind it. ERANGE for
 /// one that the type does not have, EINVAL for a minus where it has none.
 fn number<T: TryFrom<i128>>(text: &[u8], base: u32) -> Result<T, Errno> {
-    let text = std::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
+    let text = std::str::from_utf8(before_zero(text)).map_err(|_| Errno::EINVAL)?;
     let text = text.strip_suffix('\n').unwrap_or(text);
     let (negative, digits) = match text.as_bytes().first() {
         Some(b'-') if T::try_from(-1).is_ok() => (true, &text[1..]),
@@ -83,7 +88,7 @@ impl Ctx<'_> {
         match name {
             "oom_score_adj" | "oom_adj" => {
                 let taken = &data[..data.len().min(NUMBER)];
-                let value: i32 = number(taken.trim_ascii(), 0)?;
+                let value: i32 = number(before_zero(taken).trim_ascii(), 0)?;
                 self.set_oom(pid, i64::from(value), name == "oom_adj", caps.has(CAP_SYS_RESOURCE))?;
                 return Ok(taken.len() as u64);
             }
@@ -102,7 +107,9 @@ impl Ctx<'_> {
                 task.timer_slack.set(slack);
             }
             "loginuid" => self.set_login(of, number(data, 10)?, caps.has(CAP_AUDIT_CONTROL))?,
-            "autogroup" => self.set_autogroup(pid, number(data.trim_ascii(), 0)?, caps.has(CAP_SYS_NICE))?,
+            "autogroup" => {
+                self.set_autogroup(pid, number(before_zero(data).trim_ascii(), 0)?, caps.has(CAP_SYS_NICE))?
+            }
             // Sets counters to 0 (proc_sched_set_task).
             "sched" => {}
             // Processes are in it: its offsets are frozen (proc_timens_set_offset).

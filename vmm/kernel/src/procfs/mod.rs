@@ -5,7 +5,7 @@
 //! these trees, `sys::open` fixes a file's text when it is opened. The parts: [`process`] (`/proc/PID`), [`system`]
 //! (`/proc/meminfo` and its kind), [`sysctl`] (`/proc/sys`), [`net`] (`/proc/net`), [`sysfs`] (`/sys`).
 
-mod cgroup;
+pub(crate) mod cgroup;
 mod config;
 mod counters;
 mod inode;
@@ -30,6 +30,7 @@ mod zones;
 
 pub(crate) use inode::Change;
 pub use knobs::Knobs;
+pub(crate) use knobs::before_zero;
 
 use bloodhound_abi::Errno;
 use bloodhound_net::Stack;

@@ -1,6 +1,6 @@
 //! Files of /proc that tell about the machine: memory, processor, load, mounts.
 
-use bloodhound_vfs::MountInfo;
+use bloodhound_vfs::{Dev, MountInfo};
 
 use super::Source::{Bytes, Link, Make, Private, Text};
 use super::{Table, View, cgroup, config, counters, sysctl, sysvipc, zones};
@@ -8,9 +8,6 @@ use crate::file::FileKind;
 use crate::mm::PAGE;
 use crate::node::Node;
 use crate::task::TaskState;
-
-/// The number of the mount of /sys/fs/cgroup.
-const CGROUP_MOUNT: u32 = 999;
 
 /// Frequency of the virtual time-stamp counter and processor in MHz.
 const MHZ: &str = "1000.000";
@@ -229,8 +226,10 @@ pub(super) fn mountinfo(view: &View<'_>) -> String {
             source(&m),
             if m.read_only { "ro" } else { "rw" },
         );
-        // Part of the tree of /sys here, and a mount in it for who looks for one.
-        let cgroup = || format!("{} {} 0:29 / {}\n", CGROUP_MOUNT, m.id.0, cgroup::MOUNT_INFO);
+        let cgroup = || {
+            let Dev { major, minor } = cgroup::DEVICE;
+            format!("{} {} {major}:{minor} / {}\n", cgroup::MOUNT_NUMBER, m.id.0, cgroup::MOUNT_INFO)
+        };
         if m.fstype == "sysfs" { line + &cgroup() } else { line }
     });
     lines.collect()

@@ -406,11 +406,13 @@ fn mounts_are_described() {
     let mounts = b.content("/proc/mounts").unwrap();
     assert!(mounts.contains("proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n"));
     // st_dev and mountinfo agree.
-    let (path, at) = (b.text("/proc/version"), b.room(144));
-    b.call(nr::stat, &[path, at]).unwrap();
-    let stat: Stat = b.object(b.tid, at);
-    let line = info.lines().find(|l| l.contains(" /proc ")).unwrap();
-    assert_eq!(line.split(' ').nth(2).unwrap(), format!("0:{}", stat.dev));
+    for (path, mount) in [("/proc/version", " /proc "), ("/sys/fs/cgroup/cgroup.procs", " /sys/fs/cgroup ")] {
+        let (path, at) = (b.text(path), b.room(144));
+        b.call(nr::stat, &[path, at]).unwrap();
+        let stat: Stat = b.object(b.tid, at);
+        let line = info.lines().find(|l| l.contains(mount)).unwrap();
+        assert_eq!(line.split(' ').nth(2).unwrap(), format!("0:{}", stat.dev));
+    }
 }
 
 #[test]

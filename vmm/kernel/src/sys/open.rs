@@ -515,8 +515,9 @@ impl Ctx<'_> {
         if task.pid != pid {
             return err(Errno::EINVAL);
         }
-        let end = data.iter().position(|b| *b == b'\n' || *b == 0).unwrap_or(data.len()).min(15);
-        task.comm = data[..end].to_vec();
+        // A line that is written keeps its end (comm_write).
+        let name = crate::procfs::before_zero(data);
+        task.comm = name[..name.len().min(15)].to_vec();
         Ok(data.len() as u64)
     }
 }

@@ -10,7 +10,7 @@ use crate::ctx::*;
 use crate::file::{FileKind, Unnamed};
 use crate::ids::*;
 use crate::path::{Place, Synth};
-use crate::procfs::{Entry, Tree, View, anonymous_ino};
+use crate::procfs::{Entry, Tree, View, anonymous_ino, cgroup};
 use crate::wait::SysResult;
 
 /// STATX_BASIC_STATS | STATX_BTIME.
@@ -67,7 +67,7 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: Statx
     let mount = k.view().mount_number(stat.dev);
     let is_root = match &place {
         Place::Ino(ino) => k.node.vfs.is_mount_root(*ino),
-        Place::Synth(synth) => synth.path.is_empty(),
+        Place::Synth(synth) => synth.path.is_empty() || cgroup::is_root(synth),
         Place::File(_) => false,
     };
     let (flags, known) = match place {
@@ -257,12 +257,18 @@ impl View<'_> {
 
     /// The number of the mount that shows a device; what has no name is on a mount of the kernel's own.
     pub(crate) fn mount_number(&self, dev: Dev) -> u32 {
+        if dev == cgroup::DEVICE {
+            return cgroup::MOUNT_NUMBER;
+        }
         self.node.vfs.mount_of_device(dev).map_or(dev.minor, |mount| mount.0)
     }
 
     fn device_of_tree(&self, synth: &Synth) -> Dev {
         if synth.tree == Tree::Ns {
             return Dev { major: 0, minor: crate::procfs::nsfs::MINOR };
+        }
+        if cgroup::has(synth) {
+            return cgroup::DEVICE;
         }
         let mounts = self.node.vfs.mounts();
         mounts.iter().find(|m| m.path == synth.tree.root()).map(|m| m.dev).unwrap_or_default()

@@ -9,7 +9,7 @@ use bloodhound_vfs::flags::{ST_NODEV, ST_NOEXEC, ST_NOSUID, ST_RDONLY, ST_RELATI
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::path::Place;
-use crate::procfs::Tree;
+use crate::procfs::{Tree, cgroup};
 use crate::wait::SysResult;
 
 /// statfs(2), "the following magic numbers".
@@ -40,7 +40,8 @@ fn answer(k: &mut Ctx<'_>, place: &Place, buf: Ptr) -> SysResult {
                 Tree::Ns => ST_VALID,
                 _ => ST_VALID | ST_RELATIME | ST_NOSUID | ST_NODEV | ST_NOEXEC | read_only,
             };
-            StatFs { flags, ..empty(synth.tree.magic(), 4096) }
+            let magic = if cgroup::has(synth) { cgroup::MAGIC } else { synth.tree.magic() };
+            StatFs { flags, ..empty(magic, 4096) }
         }
         Place::File(id) => empty(
             match k.node.files.get(*id).ok_or(Errno::EBADF)?.kind {

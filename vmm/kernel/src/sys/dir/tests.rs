@@ -252,9 +252,15 @@ fn extended_attributes() {
 fn file_systems() {
     let mut b = Bench::new();
     let at = b.room(120);
-    for (path, magic) in
-        [("/", 0x794c_7630), ("/dev/shm", 0x0102_1994), ("/proc/self", 0x9fa0), ("/sys", 0x6265_6572)]
-    {
+    for (path, magic) in [
+        ("/", 0x794c_7630),
+        ("/dev/shm", 0x0102_1994),
+        ("/proc/self", 0x9fa0),
+        ("/sys", 0x6265_6572),
+        ("/sys/fs", 0x6265_6572),
+        ("/sys/fs/cgroup", 0x6367_7270),
+        ("/sys/fs/cgroup/memory.max", 0x6367_7270),
+    ] {
         b.with_path(nr::statfs, path, &[at]).unwrap();
         assert_eq!(b.object::<Statfs>(b.tid, at).ftype, magic, "{path}");
     }
