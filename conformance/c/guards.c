@@ -251,7 +251,15 @@ static void who_may_mark(void)
 		} else {
 			CHECK_ERRNO(mark_message(fd, 5, sizeof(int)), EPERM);
 		}
-		close(fd);
+		/* The option of the other family is the same. */
+		int six = socket(AF_INET6, SOCK_DGRAM, 0), on = 1, got = 0;
+		socklen_t len = sizeof got;
+		if (round == 0)
+			CHECK(setsockopt(six, SOL_IPV6, IPV6_TRANSPARENT, &on, sizeof on) == 0 &&
+			      getsockopt(six, SOL_IP, IP_TRANSPARENT, &got, &len) == 0 && got == 1);
+		else
+			CHECK_ERRNO(setsockopt(six, SOL_IPV6, IPV6_TRANSPARENT, &on, sizeof on), EPERM);
+		close(six), close(fd);
 	}
 	caps[0].effective = caps[0].permitted;
 	REQUIRE(syscall(SYS_capset, &header, caps) == 0);

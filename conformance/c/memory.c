@@ -534,7 +534,6 @@ static void seals(void)
 	close(fd);
 }
 
-/* Which of several errors mmap(2) tells. */
 /* A hole beyond the end of a file takes the page of its end as a whole, and what was set aside behind it, if it has all of these pages. */
 static void holes_beyond_the_end(void)
 {
@@ -551,6 +550,7 @@ static void holes_beyond_the_end(void)
 	close(fd);
 }
 
+/* Which of several errors mmap(2) tells. */
 static void refused(void)
 {
 	int fds[2], fd = memfd_create("m", 0), reader = open("/proc/self/exe", O_RDONLY), place = open("/", O_PATH);
@@ -664,6 +664,15 @@ static void shared_zero_for_reading(void)
 	CHECK(is_shown(p, 0, "/dev/zero"));
 	CHECK_ERRNO(madvise(p, PAGE, MADV_REMOVE), EACCES);
 	munmap(p, 2 * PAGE);
+	/* It has no object, so no end either. */
+	p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 4 * PAGE);
+	REQUIRE(p != MAP_FAILED);
+	CHECK_EQ(p[0], 0);
+	p = mremap(p, PAGE, 3 * PAGE, MREMAP_MAYMOVE);
+	REQUIRE(p != MAP_FAILED);
+	CHECK(p[0] == 0 && p[2 * PAGE] == 0);
+	CHECK_ERRNO(mprotect(p + PAGE, PAGE, PROT_WRITE), EACCES);
+	munmap(p, 3 * PAGE);
 	p = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
 	REQUIRE(p != MAP_FAILED);
 	CHECK_OK(mprotect(p, PAGE, PROT_READ | PROT_WRITE));

@@ -174,11 +174,32 @@ static void edges_of_other_ends(void)
 	CHECK(ready(ep) == 1 && got[0].events == EPOLLOUT);
 	REQUIRE(write(fifo, "x", 1) == 1);
 	CHECK(ready(ep) == 1 && got[0].events == (EPOLLIN | EPOLLOUT));
-	/* The end of the other side is told to both. */
+	/* Of ends that are opened readers hear, and only of the first one of a side; of ends that are closed, only of the last. */
+	CHECK_EQ(ready(ep), 0);
+	int reader = open("both-ends", O_RDONLY | O_NONBLOCK), writer = open("both-ends", O_WRONLY | O_NONBLOCK);
+	REQUIRE(reader >= 0 && writer >= 0 && ready(ep) == 0);
+	close(reader), close(writer);
+	CHECK_EQ(ready(ep), 0);
+	close(fifo);
+	reader = open("both-ends", O_RDONLY | O_NONBLOCK);
+	writer = open("both-ends", O_WRONLY | O_NONBLOCK);
+	REQUIRE(reader >= 0 && writer >= 0 && ctl(ep, EPOLL_CTL_ADD, reader, both, 3) == 0 && ctl(ep, EPOLL_CTL_ADD, writer, both, 4) == 0);
+	REQUIRE(write(writer, "xy", 2) == 2);
+	ready(ep);
+	int second = open("both-ends", O_WRONLY | O_NONBLOCK);
+	CHECK_EQ(ready(ep), 0);
+	close(second);
+	CHECK_EQ(ready(ep), 0);
+	close(writer);
+	CHECK(ready(ep) == 1 && got[0].events == (EPOLLIN | EPOLLHUP) && got[0].data.u64 == 3);
+	writer = open("both-ends", O_WRONLY | O_NONBLOCK);
+	CHECK(ready(ep) == 1 && got[0].events == EPOLLIN && got[0].data.u64 == 3);
+	close(reader), close(writer);
+	/* That the other side is gone is told whatever the watch asks for. */
 	close(fds[0]);
 	CHECK(ready(ep) == 1 && got[0].events == (EPOLLOUT | EPOLLERR));
 	unlink("both-ends");
-	close(fifo), close(fds[1]), close(ep);
+	close(fds[1]), close(ep);
 }
 
 static void nesting(void)

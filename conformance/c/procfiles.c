@@ -527,6 +527,11 @@ static void links_themselves(void)
 		ssize_t length = readlinkat(fd, "", to, sizeof to);
 		CHECK(length > 0 && readlink(links[i], same, sizeof same) == length && memcmp(to, same, length) == 0);
 		CHECK_ERRNO(read(fd, to, 1), EBADF);
+		CHECK_ERRNO(lseek(fd, 0, SEEK_SET), EBADF);
+		CHECK_ERRNO(fsync(fd), EBADF);
+		CHECK_ERRNO(ioctl(fd, FIONREAD, to), EBADF);
+		CHECK_ERRNO(ftruncate(fd, 0), EBADF);
+		CHECK_EQ(fcntl(fd, F_GETFL), O_PATH | O_NOFOLLOW);
 		CHECK_ERRNO(fchdir(fd), ENOTDIR);
 		CHECK_ERRNO(openat(fd, "x", O_RDONLY), ENOTDIR);
 		close(fd);
@@ -580,7 +585,7 @@ static void moved_by_reference(void)
 {
 	static const char *refuse[] = { "/proc/self/limits", "/proc/self/comm", "/proc/self/status", "/proc/self/maps", "/proc/self/cmdline",
 					"/proc/self/environ", "/proc/self/cgroup", "/proc/self/stat", "/proc/self/fdinfo/0",
-					"/proc/net/tcp", "/proc/sysvipc/shm" };
+					"/proc/net/tcp", "/proc/sysvipc/shm", "/proc/swaps" };
 	static const char *give[] = { "/proc/self/mounts", "/proc/self/mountinfo", "/proc/meminfo", "/proc/stat", "/proc/cpuinfo", "/proc/uptime",
 				      "/proc/version", "/proc/sys/kernel/hostname" };
 	for (size_t i = 0; i < sizeof refuse / sizeof *refuse; i++) {

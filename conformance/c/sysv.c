@@ -526,6 +526,13 @@ static void mapped_in_place(void)
 		_exit(shmat(segment, at, SHM_REMAP) != at || shmctl(segment, IPC_STAT, &ds) != 0 || ds.shm_nattch != 2 ||
 		      ds.shm_lpid != getpid() || ds.shm_dtime == 0);
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	/* Also where there is more of them, or it covers a part. */
+	int larger = shmget(IPC_PRIVATE, 2 * 4096, IPC_CREAT | 0600);
+	char *room = mmap(NULL, 4 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *both = shmat(larger, room, SHM_REMAP);
+	REQUIRE(both == room && shmctl(larger, IPC_STAT, &ds) == 0 && ds.shm_dtime == 0);
+	CHECK(shmat(larger, both + 4096, SHM_REMAP) == both + 4096 && shmctl(larger, IPC_STAT, &ds) == 0);
+	CHECK(ds.shm_nattch == 2 && ds.shm_dtime != 0);
+	REQUIRE(shmctl(larger, IPC_RMID, NULL) == 0 && shmdt(both) == 0 && shmdt(both + 4096) == 0);
 	REQUIRE(shmctl(segment, IPC_RMID, NULL) == 0 && shmdt(at) == 0);
 }
 

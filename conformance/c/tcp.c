@@ -690,6 +690,8 @@ static void opened_by_data(void)
 	int b = accept(l, NULL, NULL);
 	CHECK(read(b, got, sizeof got) == 2 && memcmp(got, "hi", 2) == 0);
 	CHECK_ERRNO(open_by_sending(a, port, 0), EISCONN);
+	CHECK_ERRNO(sendto(a, "hi", 2, MSG_FASTOPEN, NULL, 0), EISCONN);
+	CHECK_ERRNO(sendto(l, "hi", 2, MSG_FASTOPEN, NULL, 0), EISCONN);
 	CHECK(write(b, "yo", 2) == 2 && read(a, got, sizeof got) == 2);
 	close(a), close(b);
 	a = socket(AF_INET, SOCK_STREAM, 0);
@@ -709,6 +711,7 @@ static void opened_by_data(void)
 	/* Who does not wait for the connection has sent nothing. */
 	l = listener(&port), a = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK_ERRNO(open_by_sending(a, port, MSG_DONTWAIT), EINPROGRESS);
+	CHECK_EQ(sendto(a, "hi", 2, MSG_FASTOPEN, NULL, 0), 2);
 	close(a), close(l);
 }
 

@@ -360,10 +360,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Of a violation that is about no operations: lets the clients end sooner, if it fails then, again and again. What they have done may
+    /// Of a violation that is about no operations, or about all: lets the clients end sooner, if it fails then, again and again. What they have done may
     /// matter, a log of a certain length for example, and mostly the beginning of it is enough.
     fn shorten_workload(&mut self) -> Result<(), Failure> {
-        while self.left() > 2 * ROUND as u32 && self.of_violation().is_empty() {
+        let (begun, most) = (self.runs, self.part(4));
+        while self.runs - begun + ROUND as u32 <= most && self.of_violation().is_empty() {
             let outcome = &self.ran.outcome;
             let operations = outcome.history.operations();
             let mut begins: Vec<SimTime> = operations.iter().map(|operation| operation.invoke).collect();

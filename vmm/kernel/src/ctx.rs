@@ -222,10 +222,11 @@ impl<'a> Ctx<'a> {
     /// "Other file operations (e.g., read(2), write(2), ...) fail with the error EBADF" (open(2)).
     pub fn file_id(&self, fd: Fd) -> Result<FileId, Errno> {
         let id = self.fd(fd)?.file;
-        match self.node.files[id].kind {
-            crate::file::FileKind::Path(_) => Err(Errno::EBADF),
-            _ => Ok(id),
-        }
+        // Those of /proc and /sys are of the kind that they would be without the flag.
+        let file = &self.node.files[id];
+        let is_path = file.flags & bloodhound_abi::consts::O_PATH != 0
+            || matches!(file.kind, crate::file::FileKind::Path(_));
+        if is_path { Err(Errno::EBADF) } else { Ok(id) }
     }
 
     /// The open file description behind a descriptor, or EBADF.

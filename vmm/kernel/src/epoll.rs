@@ -191,13 +191,15 @@ impl Node {
     }
 
     /// What of a wake-up a description hears. Readers and writers of a pipe sleep in queues of their own (`rd_wait` and `wr_wait`), so an
-    /// end that cannot be written hears nothing of room, whatever its watch asks for; of a closed end both queues hear.
+    /// end that cannot be written hears nothing of room, whatever its watch asks for. EPOLLHUP is for readers, EPOLLERR for writers: of the last end of the other
+    /// side that is closed both hear, whatever they ask for, and of the first one that is opened the readers ([`crate::pipe::OPENED`]).
     fn heard(&self, file: FileId, events: u32) -> u32 {
         let Some(FileKind::Pipe { read, write, .. }) = self.files.get(file).map(|file| &file.kind) else {
             return events;
         };
-        let deaf = |can: bool, bits: u64| if can { 0 } else { bits as u32 };
-        events & !deaf(*read, c::EPOLLIN | c::EPOLLRDNORM) & !deaf(*write, c::EPOLLOUT | c::EPOLLWRNORM)
+        let hears = |can: bool, bits: u64| if can { bits as u32 } else { 0 };
+        let of_readers = hears(*read, c::EPOLLIN | c::EPOLLRDNORM | c::EPOLLHUP);
+        events & (of_readers | hears(*write, c::EPOLLOUT | c::EPOLLWRNORM | c::EPOLLERR))
     }
 
     /// Whether a task sleeps in epoll_wait on the instance; those that poll its descriptor do not count.

@@ -229,14 +229,14 @@ impl Ctx<'_> {
         };
         let bias = map_elf(&mut mm, &image.elf, image.ino, at)?;
         let (_, high) = image.elf.span();
-        let heap = if alone && !fixed { ELF_ET_DYN_BASE } else { high + bias } + brk_slack * PAGE;
+        let heap = if alone && !fixed { ELF_ET_DYN_BASE } else { high.wrapping_add(bias) } + brk_slack * PAGE;
         mm.brk = (heap, heap);
         let mut entry = image.elf.entry.wrapping_add(bias);
         let program_entry = entry;
         let mut interp_base = 0;
         if let Some((ino, elf)) = &image.interp {
-            let at = aligned_room(&mut mm, elf)?;
-            interp_base = map_elf(&mut mm, elf, *ino, elf.dynamic.then_some(at))?;
+            let at = if elf.dynamic { Some(aligned_room(&mut mm, elf)?) } else { None };
+            interp_base = map_elf(&mut mm, elf, *ino, at)?;
             entry = elf.entry.wrapping_add(interp_base);
         }
         let exec = if image.elf.exec_stack { c::PROT_EXEC } else { 0 };
@@ -485,11 +485,13 @@ fn anon(start: u64, end: u64, prot: u64) -> Vma {
     }
 }
 
-/// A load bias for ET_DYN where mappings go, on the alignment of its segments.
+/// A load bias for ET_DYN among the mappings. It is a multiple of the largest alignment of a segment, which Linux 6.1 sees to only for programs
+/// that have an interpreter, and later versions for all. Of a file whose addresses are high it is less than 0, modulo 2^64.
 fn aligned_room(mm: &mut Mm, elf: &Elf) -> SysResult {
     let (low, high) = elf.span();
     let free = mm.find_free(0, high - low + elf.align - PAGE)?;
-    Ok((free - low).next_multiple_of(elf.align))
+    let least = free.wrapping_sub(low);
+    Ok(least.wrapping_add(least.wrapping_neg() & (elf.align - 1)))
 }
 
 /// Maps the segments; `at` is the load bias for ET_DYN, which is rounded down to the largest alignment of a segment (maximum_alignment). Returns the bias.
@@ -500,10 +502,11 @@ fn map_elf(mm: &mut Mm, elf: &Elf, ino: Ino, at: Option<u64>) -> SysResult {
             .iter()
             .filter(|(f, _)| s.flags & f != 0)
             .fold(0, |p, (_, bit)| p | bit);
-        let start = (s.vaddr & !(PAGE - 1)).checked_add(bias).ok_or(Errno::ENOEXEC)?;
+        let start = (s.vaddr & !(PAGE - 1)).wrapping_add(bias);
         let skew = s.vaddr % PAGE;
-        let file_end = page_up(start + skew + s.filesz).ok_or(Errno::ENOEXEC)?;
-        let mem_end = page_up(start + skew + s.memsz).ok_or(Errno::ENOEXEC)?;
+        let end = |size: u64| page_up(start.checked_add(skew)?.checked_add(size)?);
+        let file_end = end(s.filesz).ok_or(Errno::ENOEXEC)?;
+        let mem_end = end(s.memsz).ok_or(Errno::ENOEXEC)?;
         if mem_end > TASK_SIZE || start < PAGE || mm.overlaps(start, mem_end) {
             return err(Errno::ENOEXEC);
         }

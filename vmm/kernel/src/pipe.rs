@@ -28,6 +28,8 @@ const MOST_PAGES: usize = 65536;
 /// /proc/sys/fs/pipe-user-pages-soft: "the maximum total number of pages that a non-privileged user can allocate for pipes before
 /// the pipe size gets limited" (proc(5)), "so that they have at most 2 pages" (PIPE_MIN_DEF_BUFFERS).
 const USER_PAGES: u64 = 16384;
+/// What watches are told when the first end of a side of a fifo is opened: readers whatever they ask for, writers nothing (`wake_up_partner`).
+pub(crate) const OPENED: u32 = (c::EPOLLIN | c::EPOLLRDNORM | c::EPOLLHUP) as u32;
 pub(crate) const FEW_PAGES: usize = 2;
 
 /// A page of a pipe (`struct pipe_buffer`): what was written to it, and how much of that was read.
@@ -133,11 +135,13 @@ impl Pipe {
         Ok(())
     }
 
-    /// One more description of an end, or of both.
-    pub fn open(&mut self, read: bool, write: bool) {
+    /// One more description of an end, or of both. Whether it is the first of a side.
+    pub fn open(&mut self, read: bool, write: bool) -> bool {
+        let first = read && self.readers == 0 || write && self.writers == 0;
         self.readers += u32::from(read);
         self.writers += u32::from(write);
         self.written |= write;
+        first
     }
 
     /// A description of an end is gone. Whether that was the last of both.
@@ -258,8 +262,10 @@ impl Node {
             return;
         }
         let one_sided = p.has_readers() != p.has_writers();
-        self.notify_object(Object::Pipe(pipe), (c::EPOLLHUP | c::EPOLLERR | c::EPOLLIN | c::EPOLLOUT) as u32);
+        // "if (!pipe->readers != !pipe->writers)" (pipe_release).
         if one_sided {
+            let all = c::EPOLLHUP | c::EPOLLERR | c::EPOLLIN | c::EPOLLOUT;
+            self.notify_object(Object::Pipe(pipe), all as u32);
             self.pipe_async(pipe, true);
             self.pipe_async(pipe, false);
         }

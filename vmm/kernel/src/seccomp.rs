@@ -246,7 +246,8 @@ impl Node {
     }
 
     /// A call that a filter or its listener answers in place of the kernel. The answer stands, also where its number is one of those with which
-    /// the kernel keeps a call that a signal has interrupted (ERESTARTSYS and its kind).
+    /// the kernel keeps a call that a signal has interrupted (ERESTARTSYS and its kind). On Linux a signal that is pending at that moment would have such a call
+    /// made again.
     fn answered(&mut self, tid: Tid, value: u64) -> Outcome {
         let regs = &mut self.task_mut(tid).regs;
         (regs.rax, regs.orig_rax) = (value, u64::MAX);

@@ -139,8 +139,8 @@ pub struct Marks {
     pub read_ahead: ReadAhead,
     /// Its own pages, of a private mapping.
     pub anon: anon::Anon,
-    /// It is a private mapping of /dev/zero, or a shared one that can never be written: memory that keeps its file (mmap_zero), by which it is shown and apart from other
-    /// mappings.
+    /// It is a mapping of /dev/zero without an object: a private one, or a shared one of a file that is open for reading only. Such is anonymous memory that
+    /// keeps its file (mmap_zero), by which it is shown and apart from other mappings.
     pub zero: Option<ZeroFile>,
 }
 
@@ -175,6 +175,11 @@ pub struct Vma {
 }
 
 impl Vma {
+    /// VM_MAYSHARE: it was asked for as a shared one, also where the kernel made it private (see [`Marks::zero`]).
+    pub fn is_shown_shared(&self) -> bool {
+        self.shared || self.marks.zero.is_some() && !self.may_write
+    }
+
     /// The part `start..end` of this VMA.
     fn slice(&self, start: u64, end: u64) -> Vma {
         let skip = start - self.start;

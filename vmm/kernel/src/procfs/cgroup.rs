@@ -10,7 +10,8 @@ use crate::memory::Usage;
 use crate::mm::PAGE;
 use crate::process::CpuTime;
 
-/// The number of its mount, its device, and `f_type` of statfs(2) (CGROUP2_SUPER_MAGIC): part of the tree of /sys here, and a mount in it for who looks for one.
+/// The number of its mount, its device, and `f_type` of statfs(2) (CGROUP2_SUPER_MAGIC). The files are part of the tree of /sys here; mountinfo, stat(2) and
+/// statfs(2) show a mount of their own, of which only the lookup of paths knows nothing (RESOLVE_NO_XDEV).
 pub(crate) const MOUNT_NUMBER: u32 = 999;
 pub(crate) const DEVICE: Dev = Dev { major: 0, minor: 29 };
 pub(crate) const MAGIC: u64 = 0x6367_7270;

@@ -51,9 +51,7 @@ fn line(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
         |ino: Ino, offset| (offset, view.node.vfs.stat_ino(ino).map(|s| s.dev).unwrap_or_default(), ino.0);
     let (offset, dev, ino) = match (&vma.backing, vma.marks.zero) {
         (Backing::File { ino, offset }, _) => of_file(*ino, *offset),
-        (Backing::Anon | Backing::Shm { .. }, Some(zero)) => {
-            of_file(zero.ino, vma.start.wrapping_sub(zero.first))
-        }
+        (Backing::Anon, Some(zero)) => of_file(zero.ino, vma.start.wrapping_sub(zero.first)),
         // Shared memory is a file of a hidden tmpfs in Linux.
         (Backing::Shm { id, offset }, _) => (*offset, Dev { major: 0, minor: 1 }, u64::from(id.0)),
         (Backing::Anon | Backing::Special(_), _) => (0, Dev::default(), 0),
@@ -65,7 +63,7 @@ fn line(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
         flag(c::PROT_READ, 'r'),
         flag(c::PROT_WRITE, 'w'),
         flag(c::PROT_EXEC, 'x'),
-        if vma.shared { 's' } else { 'p' },
+        if vma.is_shown_shared() { 's' } else { 'p' },
         dev.major,
         dev.minor,
     )
@@ -195,7 +193,11 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
         let mut text = Parts::of(view.node, mm, vma).of_mapping();
         let flags = [(c::PROT_READ, " rd"), (c::PROT_WRITE, " wr"), (c::PROT_EXEC, " ex")];
         flags.iter().filter(|(bit, _)| vma.prot & bit != 0).for_each(|(_, name)| text.push_str(name));
-        text.push_str(if vma.shared { " sh mr mw me ms" } else { " mr mw me" });
+        text.push_str(match (vma.shared, vma.is_shown_shared()) {
+            (true, _) => " sh mr mw me ms",
+            (false, true) => " mr me ms",
+            (false, false) => " mr mw me",
+        });
         text.push_str(if vma.marks.grows { " gd" } else { "" });
         text.push_str(match vma.marks.lock {
             Lock::No => "",

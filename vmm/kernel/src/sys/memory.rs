@@ -107,8 +107,8 @@ pub fn mmap(
     let lock = if flags & c::MAP_LOCKED != 0 && future == Lock::No { Lock::Now } else { future };
     let no_reserve = flags & c::MAP_NORESERVE != 0;
     let accounted = Vma::accounts(prot, shared, no_reserve);
-    let is_zero = backing == Backing::Anon || matches!(backing, Backing::Shm { .. }) && !may_write;
-    let zero = file.filter(|_| is_zero).and_then(|id| k.node.files[id].ino());
+    let zero = file.filter(|_| backing == Backing::Anon).and_then(|id| k.node.files[id].ino());
+    let shared = shared && backing != Backing::Anon;
     let zero = zero.map(|ino| ZeroFile { ino, first: start.wrapping_sub(offset) });
     let marks = Marks { grows, lock, no_reserve, accounted, zero, ..Marks::default() };
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write, marks };
@@ -227,13 +227,12 @@ impl Ctx<'_> {
             FileKind::Regular(ino) => Ok((Backing::File { ino, offset }, true)),
             // /dev/zero: private mappings are anonymous memory, shared ones an unnamed object (mem(4)).
             FileKind::Device { dev, .. } if dev.major == 1 && dev.minor == 5 => {
-                let memory = match self.mmap_anonymous(len, shared) {
+                // Of a shared one of a file that is open for reading only, VM_SHARED and VM_MAYWRITE are taken away before /dev/zero is asked (do_mmap).
+                let memory = match self.mmap_anonymous(len, shared && writable) {
                     // Pages from the offset on of an object that is only as large as the mapping (shmem_zero_setup).
                     Backing::Shm { id, .. } => Backing::Shm { id, offset },
                     other => other,
                 };
-                // Of a shared one of a file that is open for reading only, VM_MAYWRITE and VM_SHARED are taken away before /dev/zero is asked (do_mmap):
-                // nobody can tell that from an object without pages, but that it keeps its file as a private one does.
                 Ok((memory, !shared || writable))
             }
             _ => err(Errno::ENODEV),
@@ -339,7 +338,7 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
     let mut slices = k.node.mms[mm].slices(start, end);
     // Mapping by mapping: what lies before a gap, or one that may not be written, is changed although the call fails.
     let (wanted, mut end, mut refused) = (end, start, Errno::ENOMEM);
-    let fits = |v: &Vma| !(prot & c::PROT_WRITE != 0 && v.shared && !v.may_write);
+    let fits = |v: &Vma| !(prot & c::PROT_WRITE != 0 && v.is_shown_shared() && !v.may_write);
     let mut count = 0;
     for vma in &slices {
         if vma.start != end {

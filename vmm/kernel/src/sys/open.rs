@@ -13,6 +13,7 @@ use crate::file::{Console, File, FileKind};
 use crate::ids::*;
 use crate::node::Node;
 use crate::path::{Place, Reached, Synth, done};
+use crate::pipe::OPENED;
 use crate::procfs::{Entry, Tree, View};
 use crate::task::TaskState;
 use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait, WaitOn};
@@ -337,8 +338,9 @@ impl Ctx<'_> {
             }
         };
         let pipe = &mut node.pipes[id];
-        pipe.open(read, write);
-        node.notify_object(Object::Pipe(id), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
+        if pipe.open(read, write) {
+            node.notify_object(Object::Pipe(id), OPENED);
+        }
     }
 
     /// Opens a file or directory of /proc or /sys.

@@ -122,18 +122,16 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
     if k.lock_would_exceed(&vma) {
         return err(Errno::EAGAIN);
     }
-    // With another one of the same segment in its place, nothing of the mappings is another one, but one went and one came.
-    let same = |old: &Vma| (old.start, old.end, &old.backing) == (start, end, &vma.backing);
-    let in_place = remap && k.node.mms[mm].vmas().any(same);
+    // What is replaced may be of the same segment, and then the mappings are what they were.
+    let of_it = |old: &Vma| matches!(old.backing, Backing::Shm { id, .. } if id == shm);
+    let went = remap && k.node.mms[mm].vmas().any(|old| old.start < end && start < old.end && of_it(old));
     k.node.with_recount(k.pid, mm, &[(start, start + len)], |m| {
         if remap {
             m.remove(start, start + len);
         }
         m.insert(vma);
     });
-    if in_place {
-        k.node.segment_changed(k.pid, shm, (true, true));
-    }
+    k.node.segment_changed(k.pid, shm, (went, true));
     Ok(start)
 }
 

@@ -31,6 +31,7 @@ use crate::inet::InetSocket;
 use crate::mm::Access;
 use crate::path::Reached;
 use crate::socket::{ADDRESS_MAX, Address, Generic, inet_bytes, unix_bytes};
+use crate::sys::sockopt::TCP_FASTOPEN_NO_COOKIE;
 use crate::unix::{Halves, Kind, Name, Stall};
 use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait};
 
@@ -246,7 +247,9 @@ pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
             }
             match k.node.net.of_mut(id).bind(id, local) {
                 Err(Errno::EADDRNOTAVAIL) if free => {
-                    return Err(Stop::Unsupported(format!("bind to {local} with IP_FREEBIND")));
+                    return Err(Stop::Unsupported(format!(
+                        "bind to {local}, which is no address of the node, with IP_FREEBIND or IP_TRANSPARENT"
+                    )));
                 }
                 other => other?,
             }
@@ -346,7 +349,7 @@ pub fn connect(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let nonblock = k.node.files[file].nonblocking();
     let timeout = k.generic(sock)?.sndtimeo;
     let mut result = match sock {
-        Sock::Inet(id) => connect_inet(k, id, &addr, nonblock, timeout),
+        Sock::Inet(id) => connect_inet(k, id, Some(&addr), nonblock, timeout),
         Sock::Unix(id) => connect_unix(k, id, &addr, nonblock, timeout),
         Sock::Netlink(id) => k.connect_netlink(id, &addr).map(|()| 0).map_err(Stop::Errno),
         Sock::Packet(_) => err(Errno::EOPNOTSUPP),
@@ -357,20 +360,30 @@ pub fn connect(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     result
 }
 
+/// connect(2) of an internet socket. Without an address, as sendto(2) may have none with MSG_FASTOPEN, it is asked only how far the connection is: EINVAL if
+/// none was begun.
 pub(super) fn connect_inet(
     k: &mut Ctx<'_>,
     id: SocketId,
-    addr: &Address,
+    addr: Option<&Address>,
     nonblock: bool,
     timeout: Option<u64>,
 ) -> SysResult {
     let now: SimTime = k.node.clock;
-    if addr.family().ok_or(Errno::EINVAL)? == c::AF_UNSPEC {
-        k.node.net.of_mut(id).disconnect(id, now)?;
-        return Ok(0);
-    }
+    let peer = match addr {
+        Some(addr) if addr.family().ok_or(Errno::EINVAL)? == c::AF_UNSPEC => {
+            k.node.net.of_mut(id).disconnect(id, now)?;
+            return Ok(0);
+        }
+        Some(addr) => k.connect_target(id, addr)?,
+        None => Err(Errno::EINVAL),
+    };
     let InetSocket { proto, .. } = *k.inet(id)?;
-    let peer = k.connect_target(id, addr)?;
+    let generic = &k.inet(id)?.generic;
+    let fast = [c::TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_NO_COOKIE];
+    if fast.iter().all(|name| generic.is_set(c::IPPROTO_TCP, *name)) {
+        return Err(Stop::Unsupported("TCP_FASTOPEN_CONNECT with TCP_FASTOPEN_NO_COOKIE".into()));
+    }
     // "EACCES: The user tried to connect to a broadcast address without having the socket broadcast flag enabled" (connect(2)).
     if proto.is_datagram()
         && !k.inet(id)?.generic.is_set(c::SOL_SOCKET, c::SO_BROADCAST)

@@ -21,6 +21,7 @@ mod stamps;
 
 pub(crate) use get::tcp_info_of;
 pub(super) use headers::STICKY;
+pub(super) use kept::TCP_FASTOPEN_NO_COOKIE;
 pub(crate) use kept::{IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, IPV6_RECVORIGDSTADDR, SO_RCVMARK, kept_value};
 pub(crate) use stamps::{flags_of_message, times_of};
 

@@ -204,15 +204,15 @@ pub(super) fn gives_pages(kind: &FileKind) -> bool {
     }
 }
 
-/// Whether a file of /proc or /sys has `read_iter`: those of a process have not, but for its mounts (proc_mounts_operations), nor have those of networks
-/// (proc_net_seq_ops) and of System V IPC (sysvipc_proc_ops).
+/// Whether a file of /proc or /sys has `read_iter`. Those of a process have not, but for its mounts (proc_mounts_operations), nor have most of networks
+/// (proc_net_seq_ops), those of System V IPC (sysvipc_proc_ops) and a few others; files of namespaces, whose paths do not begin with `/`, cannot be read at all.
 fn is_iterated(path: &[u8]) -> bool {
-    let Some(below) = path.strip_prefix(b"/proc/") else { return true };
+    let Some(below) = path.strip_prefix(b"/proc/") else { return path.starts_with(b"/") };
     let mut names = below.split(|byte| *byte == b'/');
     let first = names.next().unwrap_or_default();
     match first.iter().all(u8::is_ascii_digit) {
         true => [&b"mounts"[..], b"mountinfo", b"mountstats"].contains(&names.last().unwrap_or_default()),
-        false => first != b"net" && first != b"sysvipc",
+        false => ![&b"net"[..], b"sysvipc", b"swaps", b"config.gz", b"kmsg", b"modules"].contains(&first),
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Chosen {
     stamps: Option<u32>,
     /// IPV6_DONTFRAG.
     unfragmented: Option<bool>,
+    /// An extension header of IPv6, which a datagram by IPv4 goes without.
+    header: Option<u64>,
 }
 
 /// The int of a control message, in its range. EINVAL.
@@ -212,10 +214,13 @@ impl Ctx<'_> {
         to: Option<SocketAddr>,
         scope: u32,
         chosen: &Chosen,
-    ) -> Result<Sending, Errno> {
+    ) -> SysResult<Sending> {
         let socket = self.inet(id)?;
         let peer = to.or_else(|| self.node.net.of(id).peer_addr(id).ok());
         let v4 = peer.map_or(!socket.v6, |peer| peer.ip().to_canonical().is_ipv4());
+        if let Some(header) = chosen.header.filter(|_| !v4) {
+            return Err(Stop::Unsupported(format!("an extension header of IPv6 ({header}) of a message")));
+        }
         let byte = |level, name| u8::try_from(kept_value(&socket.generic, level, name)).ok();
         let [hops, group_hops, class, loops] = match v4 {
             true => [c::IP_TTL, c::IP_MULTICAST_TTL, c::IP_TOS, c::IP_MULTICAST_LOOP]
@@ -295,7 +300,8 @@ impl Ctx<'_> {
                 Ok(())
             }
             (c::IPPROTO_IPV6, header) if udp && socket.v6 && STICKY.contains(&header) => {
-                Err(Stop::Unsupported(format!("an extension header of IPv6 ({header}) of a message")))
+                chosen.header = Some(header);
+                Ok(())
             }
             (c::IPPROTO_IPV6, c::IPV6_DONTFRAG) if udp && socket.v6 => {
                 chosen.unfragmented = Some(int_in(data, 0..=1)? == 1);

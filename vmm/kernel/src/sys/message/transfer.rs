@@ -13,6 +13,7 @@ use crate::ids::*;
 use crate::mm::Access;
 use crate::socket::unix_bytes;
 use crate::sys::socket::{Sock, connect_inet};
+use crate::sys::sockopt::TCP_FASTOPEN_NO_COOKIE;
 use crate::unix::{Ancillary, Kind, Received, Stall, Wanted};
 use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait, WaitOn};
 
@@ -128,9 +129,11 @@ impl Ctx<'_> {
     /// MSG_FASTOPEN of a client that has no cookie of this server, as no server here gives any: it connects, and its data follow
     /// (tcp_sendmsg_fastopen, __inet_stream_connect).
     fn open_by_sending(&mut self, id: SocketId, msg: &Outgoing) -> SysResult<()> {
-        let to = msg.to.as_ref().ok_or(Errno::EINVAL)?;
-        if to.family() == Some(c::AF_UNSPEC) {
+        if msg.to.as_ref().is_some_and(|to| to.family() == Some(c::AF_UNSPEC)) {
             return err(Errno::EOPNOTSUPP);
+        }
+        if self.inet(id)?.generic.is_set(c::IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE) {
+            return Err(Stop::Unsupported("MSG_FASTOPEN of a socket with TCP_FASTOPEN_NO_COOKIE".into()));
         }
         if let Some(stop) = self.sleep_on()
             && !self.timed_out()
@@ -139,7 +142,7 @@ impl Ctx<'_> {
             return stop;
         }
         let timeout = self.inet(id)?.generic.sndtimeo;
-        match connect_inet(self, id, to, msg.nonblock, timeout) {
+        match connect_inet(self, id, msg.to.as_ref(), msg.nonblock, timeout) {
             // It has slept for the connection, and then for room.
             Err(Stop::Errno(Errno::EISCONN)) if self.resumed.is_some() => Ok(()),
             other => other.map(drop),

@@ -18,6 +18,19 @@ pub(crate) const IPV6_RECVORIGDSTADDR: u64 = 74;
 pub(super) const IPV6_TRANSPARENT: u64 = 75;
 pub(super) const IPV6_RECVFRAGSIZE: u64 = 77;
 
+pub(in crate::sys) const TCP_FASTOPEN_NO_COOKIE: u64 = 34;
+
+/// The option of the other family that is the same bit of a socket (`inet->freebind`, `inet->transparent`).
+pub(super) fn twin((level, name): (u64, u64)) -> Option<(u64, u64)> {
+    match (level, name) {
+        (c::IPPROTO_IP, c::IP_FREEBIND) => Some((c::IPPROTO_IPV6, c::IPV6_FREEBIND)),
+        (c::IPPROTO_IPV6, c::IPV6_FREEBIND) => Some((c::IPPROTO_IP, c::IP_FREEBIND)),
+        (c::IPPROTO_IP, c::IP_TRANSPARENT) => Some((c::IPPROTO_IPV6, IPV6_TRANSPARENT)),
+        (c::IPPROTO_IPV6, IPV6_TRANSPARENT) => Some((c::IPPROTO_IP, c::IP_TRANSPARENT)),
+        _ => None,
+    }
+}
+
 /// Values of an option that is only kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -122,10 +135,10 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::IPPROTO_UDP, 101, 0, Flag),
         (c::IPPROTO_UDP, 102, 0, Flag),
         (c::IPPROTO_TCP, c::TCP_INQ, 0, Range(0, 1)),
-        // No server has given a cookie, so no connection is opened by its first data.
+        // No server gives a cookie, so connect(2) is as without it.
         (c::IPPROTO_TCP, c::TCP_FASTOPEN_CONNECT, 0, Range(0, 1)),
-        // TCP_FASTOPEN_NO_COOKIE
-        (c::IPPROTO_TCP, 34, 0, Range(0, 1)),
+        // It matters only to who opens a connection by its first data, which is not supported with it.
+        (c::IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 0, Range(0, 1)),
     ]
 };
 

@@ -10,7 +10,7 @@ use super::bpf::SO_LOCK_FILTER;
 use super::device::SO_BINDTOIFINDEX;
 use super::groups;
 use super::guard::{TCP_MD5SIG, TCP_MD5SIG_EXT};
-use super::kept::{IPV6_RECVFRAGSIZE, KEPT_BY_UNIX, SO_SELECT_ERR_QUEUE, Shape, kept};
+use super::kept::{IPV6_RECVFRAGSIZE, KEPT_BY_UNIX, SO_SELECT_ERR_QUEUE, Shape, kept, twin};
 use super::other::{Call, other};
 use super::rare::{SO_BUSY_POLL_BUDGET, SO_CNX_ADVICE, SO_PREFER_BUSY_POLL, TCP_FASTOPEN_KEY, TCP_TX_DELAY};
 use super::stamps::is_stamp;
@@ -82,7 +82,7 @@ impl Ctx<'_> {
             SO_PREFER_BUSY_POLL if number < 0 => err(Errno::EPERM),
             SO_BUSY_POLL_BUDGET if number < 0 => err(Errno::EINVAL),
             SO_PREFER_BUSY_POLL | SO_BUSY_POLL_BUDGET => Ok(()),
-            // These need CAP_NET_ADMIN, which containers do not have.
+            // For who has CAP_NET_ADMIN, which containers do not have.
             c::SO_SNDBUFFORCE | c::SO_RCVBUFFORCE => err(Errno::EPERM),
             c::SO_MARK if !self.may_mark() => err(Errno::EPERM),
             SO_RESERVE_MEM if number < 0 => err(Errno::EINVAL),
@@ -382,6 +382,9 @@ impl Ctx<'_> {
             return other(Call::Set, option.0, option.1);
         };
         self.keep(Sock::Inet(id), option, number, shape)?;
+        if let Some(twin) = twin(option) {
+            self.keep(Sock::Inet(id), twin, number, shape)?;
+        }
         self.told_to_segments(id, option, Some(number))
     }
 
