@@ -220,13 +220,8 @@ impl Ctx<'_> {
         self.outside.decisions.bytes(self.random_site(TaskRandom::Aux, nth), &mut random);
         mm.stack_top = TASK_SIZE - stack_slack * PAGE;
         mm.mmap_base = TASK_SIZE - (0x4000 * PAGE) - (64 << 20) - mmap_slack * PAGE;
-        // What has no interpreter may be one: it lies among the mappings, and leaves its usual place to the program that it loads (load_elf_binary).
         let alone = image.elf.dynamic && image.interp.is_none();
-        let at = match image.elf.dynamic {
-            true if alone => Some(aligned_room(&mut mm, &image.elf)?),
-            true => Some(ELF_ET_DYN_BASE + pie_slack * PAGE),
-            false => None,
-        };
+        let at = load_bias(&mut mm, &image, ELF_ET_DYN_BASE + pie_slack * PAGE)?;
         let bias = map_elf(&mut mm, &image.elf, image.ino, at)?;
         let (_, high) = image.elf.span();
         let heap = if alone && !fixed { ELF_ET_DYN_BASE } else { high.wrapping_add(bias) } + brk_slack * PAGE;
@@ -483,6 +478,16 @@ fn anon(start: u64, end: u64, prot: u64) -> Vma {
         // As of vm_brk_flags and the stack.
         marks: Marks { accounted: true, ..Marks::default() },
     }
+}
+
+/// The load bias of a program, if it has a choice. What has no interpreter may be one: it lies among the mappings, and leaves its `usual` place to the program
+/// that it loads (load_elf_binary).
+fn load_bias(mm: &mut Mm, image: &Image, usual: u64) -> SysResult<Option<u64>> {
+    Ok(match (image.elf.dynamic, &image.interp) {
+        (false, _) => None,
+        (true, Some(_)) => Some(usual),
+        (true, None) => Some(aligned_room(mm, &image.elf)?),
+    })
 }
 
 /// A load bias for ET_DYN among the mappings. It is a multiple of the largest alignment of a segment, which Linux 6.1 sees to only for programs

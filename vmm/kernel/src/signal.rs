@@ -204,8 +204,9 @@ impl Node {
         let unblocked = taker.filter(|tid| self.task(*tid).sigmask & bit(signo) == 0);
         // Another thread that neither blocks an ignored signal nor waits for it takes it at once: nobody else sees it, and all that comes of
         // it is that a sleep of this thread ends.
-        let ignored = self.ignored_by_action(pid, signo);
-        if let Some(tid) = unblocked.filter(|tid| ignored && !self.waits_for(*tid, signo)) {
+        // Who sleeps for it at a signalfd is woken before (signalfd_notify), and so sees it.
+        let unseen = self.ignored_by_action(pid, signo) && !self.sleeps_at_signalfd(pid, signo);
+        if let Some(tid) = unblocked.filter(|tid| unseen && !self.waits_for(*tid, signo)) {
             if matches!(self.task(tid).state, TaskState::Blocked(_)) {
                 self.task_mut(tid).pending.add(info);
                 self.kick(tid);
@@ -245,8 +246,9 @@ impl Node {
         self.kick(tid);
     }
 
-    /// "If the signal will be fatal to the whole group", all threads end by it, not only once `taker` runs (complete_signal). Core
-    /// dumps are made by the thread that took the signal, so these wait for it. A process of one thread has nobody else.
+    /// "If the signal will be fatal to the whole group", all threads end by it, not only once `taker` runs (complete_signal): no signal that comes later is handled
+    /// before, whatever its number. Core dumps are made by the thread that took the signal, so these wait for it. A thread to which another signal has come already
+    /// takes no more (`wants_signal`): alone in its process, it takes them all in the order of their numbers.
     fn complete_fatal(&mut self, taker: Tid, info: Siginfo) {
         let signo = info.signo as u32;
         let Some(task) = self.tasks.get(&taker) else { return };
@@ -255,7 +257,9 @@ impl Node {
         let fatal = self.action(pid, signo).handler == c::SIG_DFL
             && default_action(signo) == Default_::Terminate
             && !matches!(task.state, TaskState::Stopped);
-        if !fatal || process.threads.len() < 2 || process.fatal.is_some() {
+        let others = self.due(taker) & !task.sigmask & !bit(signo);
+        let busy = process.threads.len() == 1 && others != 0;
+        if !fatal || busy || process.fatal.is_some() {
             return;
         }
         let threads = process.threads.clone();

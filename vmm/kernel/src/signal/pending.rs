@@ -13,6 +13,7 @@ use crate::ids::*;
 use crate::node::Node;
 use crate::process::Process;
 use crate::task::TaskState;
+use crate::wait::{Object, WaitOn};
 
 /// A set of pending signals. "Standard signals do not queue" (signal(7)); real-time signals do, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,6 +126,20 @@ impl Node {
     /// Whether a thread does not block a signal, or waits for it.
     fn would_take(&self, tid: Tid, signo: u32) -> bool {
         self.task(tid).sigmask & bit(signo) == 0 || self.waits_for(tid, signo)
+    }
+
+    /// Whether a thread of a process sleeps until a signalfd has this signal.
+    pub(crate) fn sleeps_at_signalfd(&self, pid: Pid, signo: u32) -> bool {
+        let shows = |on: &WaitOn| match on {
+            WaitOn::Object(Object::SignalFd(id)) => {
+                self.signalfds.get(*id).is_some_and(|fd| fd.mask & bit(signo) != 0)
+            }
+            _ => false,
+        };
+        self.process(pid).threads.iter().any(|tid| match &self.task(*tid).state {
+            TaskState::Blocked(blocked) => blocked.wait.on.iter().any(shows),
+            _ => false,
+        })
     }
 
     /// A thread has ended: the search for one that takes a signal goes on with the next one.
