@@ -211,7 +211,9 @@ fn is_iterated(path: &[u8]) -> bool {
     let mut names = below.split(|byte| *byte == b'/');
     let first = names.next().unwrap_or_default();
     match first.iter().all(u8::is_ascii_digit) {
-        true => [&b"mounts"[..], b"mountinfo", b"mountstats"].contains(&names.next_back().unwrap_or_default()),
+        true => {
+            [&b"mounts"[..], b"mountinfo", b"mountstats"].contains(&names.next_back().unwrap_or_default())
+        }
         false => ![&b"net"[..], b"sysvipc", b"swaps", b"config.gz", b"kmsg", b"modules"].contains(&first),
     }
 }
