@@ -28,9 +28,9 @@ const MOST_PAGES: usize = 65536;
 /// /proc/sys/fs/pipe-user-pages-soft: "the maximum total number of pages that a non-privileged user can allocate for pipes before
 /// the pipe size gets limited" (proc(5)), "so that they have at most 2 pages" (PIPE_MIN_DEF_BUFFERS).
 const USER_PAGES: u64 = 16384;
+pub(crate) const FEW_PAGES: usize = 2;
 /// What watches are told when the first end of a side of a fifo is opened: readers whatever they ask for, writers nothing (`wake_up_partner`).
 pub(crate) const OPENED: u32 = (c::EPOLLIN | c::EPOLLRDNORM | c::EPOLLHUP) as u32;
-pub(crate) const FEW_PAGES: usize = 2;
 
 /// A page of a pipe (`struct pipe_buffer`): what was written to it, and how much of that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -257,9 +257,8 @@ impl Node {
         let fatal = self.action(pid, signo).handler == c::SIG_DFL
             && default_action(signo) == Default_::Terminate
             && !matches!(task.state, TaskState::Stopped);
-        let others = self.due(taker) & !task.sigmask & !bit(signo);
-        let busy = process.threads.len() == 1 && others != 0;
-        if !fatal || busy || process.fatal.is_some() {
+        let is_busy = || process.threads.len() == 1 && self.due(taker) & !task.sigmask & !bit(signo) != 0;
+        if !fatal || process.fatal.is_some() || is_busy() {
             return;
         }
         let threads = process.threads.clone();

@@ -16,12 +16,12 @@ pub(crate) const MOUNT_NUMBER: u32 = 999;
 pub(crate) const DEVICE: Dev = Dev { major: 0, minor: 29 };
 pub(crate) const MAGIC: u64 = 0x6367_7270;
 
-/// Whether a file of /sys is the root of that mount, or below it.
+/// Whether a file is the root of that mount.
 pub(crate) fn is_root(synth: &Synth) -> bool {
     synth.tree == Tree::Sys && synth.path == b"fs/cgroup"
 }
 
-/// As above.
+/// Whether a file is on that mount.
 pub(crate) fn has(synth: &Synth) -> bool {
     is_root(synth) || synth.tree == Tree::Sys && synth.path.starts_with(b"fs/cgroup/")
 }
