@@ -44,7 +44,7 @@ impl Buffers {
     /// One buffer. "EFAULT: buf is outside your accessible address space": where no program has memory that is so before
     /// anything else is looked at, even for a length of 0 (`access_ok`).
     pub fn one(base: Ptr, len: u64) -> Result<Buffers, Errno> {
-        check_range(base.0, len)?;
+        access_ok(base.0, len)?;
         Ok(Buffers::new(SmallVec::from_elem(Iovec { base: base.0, len }, 1)))
     }
 
@@ -133,7 +133,7 @@ impl Source {
 }
 
 /// `access_ok`: whether the range lies where programs can have memory.
-fn check_range(base: u64, len: u64) -> Result<(), Errno> {
+pub(crate) fn access_ok(base: u64, len: u64) -> Result<(), Errno> {
     if len <= USER_END && base <= USER_END - len { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
@@ -142,7 +142,7 @@ impl Ctx<'_> {
     pub(crate) fn read_buffers(&mut self, iov: Ptr, count: u64) -> SysResult<Buffers> {
         let iovs = self.read_vectors(iov, count)?;
         for v in &iovs {
-            check_range(v.base, v.len)?;
+            access_ok(v.base, v.len)?;
         }
         Ok(Buffers::new(iovs.into()))
     }

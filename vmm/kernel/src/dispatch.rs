@@ -12,7 +12,7 @@ use crate::ids::*;
 use crate::line::Place;
 use crate::node::Node;
 use crate::task::TaskState;
-use crate::wait::{Blocked, Pins, Progress, Restart, Sleep, Stop, SysResult, Wait, WaitOn, Woken};
+use crate::wait::{Blocked, Left, Pins, Progress, Restart, Sleep, Stop, SysResult, Wait, WaitOn, Woken};
 use crate::watch::Told;
 
 macro_rules! handle {
@@ -87,6 +87,7 @@ impl Node {
         let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));
         let run = Run { pins: ctx.pins, timeout: ctx.timeout, paid: ctx.paid };
         let moved = ctx.moved;
+        self.put_files(outside.base);
         self.name_injected(&call);
         self.drain_net();
         self.deliver_happened();
@@ -137,6 +138,7 @@ impl Node {
         let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));
         let run = Run { pins: ctx.pins, timeout: ctx.timeout, paid: ctx.paid };
         let moved = ctx.moved;
+        self.put_files(outside.base);
         self.name_injected(&call);
         self.drain_net();
         self.deliver_happened();
@@ -225,6 +227,7 @@ impl Node {
         }
         let end = wait.deadline.or(cpu.map(|(at, _)| at));
         let left = wait.deadline.map(|d| d.since(now)).or(cpu.map(|(_, left)| left));
+        let left = left.or(matches!(wait.left, Some(Left::News(_))).then_some(0));
         task.left = wait.left.zip(left);
         if wait.restart == Restart::Block {
             task.restart_deadline = end;

@@ -62,8 +62,14 @@ impl Epoll {
 const ALWAYS: u32 = (c::EPOLLERR | c::EPOLLHUP) as u32;
 /// Bits of `events` that are flags, not conditions.
 const FLAGS: u32 = 0xf000_0000;
+/// What watches of an instance are told when it has an event (ep_poll_safewake).
+const SAFE_WAKE: u32 = c::EPOLLIN as u32;
 /// Longest chain of epoll instances: so many watch the next one (EP_MAX_NESTS).
 const MAX_NESTS: usize = 4;
+/// Wake-ups of those at a pipe's reading or writing end that do not say for what (`wake_up_interruptible`, by splice(2) and F_SETPIPE_SZ): they queue each
+/// watch, whatever it asks for ("if (pollflags && !(pollflags & epi->event.events))", ep_poll_callback). No bits of Linux's.
+pub(crate) const UNKEYED_READERS: u32 = 1 << 20;
+pub(crate) const UNKEYED_WRITERS: u32 = 1 << 21;
 /// What may stand beside EPOLLEXCLUSIVE (EPOLLEXCLUSIVE_OK_BITS).
 const EXCLUSIVE_OK: u32 =
     (c::EPOLLIN | c::EPOLLOUT | c::EPOLLERR | c::EPOLLHUP | c::EPOLLWAKEUP | c::EPOLLET | c::EPOLLEXCLUSIVE)
@@ -80,7 +86,9 @@ impl Node {
         let Some(file) = self.files.get(id) else { return c::EPOLLERR as u32 };
         let in_out = c::EPOLLIN | c::EPOLLRDNORM | c::EPOLLOUT | c::EPOLLWRNORM;
         let bits = match file.kind {
-            FileKind::Pipe { pipe, read, write, .. } => self.pipes[pipe].ready(read, write),
+            FileKind::Pipe { pipe, read, write, .. } => {
+                self.pipes[pipe].ready(read, write, file.unheard_opens)
+            }
             FileKind::Inet(id) => u64::from(crate::inet::ready_bits(self, id, file.nonblocking())),
             FileKind::Unix(id) => u64::from(self.unix.ready_bits(id)),
             FileKind::Netlink(id) => self.netlinks[id].ready(),
@@ -127,6 +135,26 @@ impl Node {
         self.epoll_any(id, |file| self.ready_bits_for(file, tid))
     }
 
+    /// As [`Node::ready_bits_for`], for a call that polls the description, which changes an epoll instance: watches at the front of its ready list
+    /// that are not ready leave the list, up to the first that is (`__ep_eventpoll_poll`).
+    pub(crate) fn poll_bits(&mut self, id: FileId, tid: Tid) -> u32 {
+        let Some(&FileKind::Epoll(epoll)) = self.files.get(id).map(|file| &file.kind) else {
+            return self.ready_bits_for(id, tid);
+        };
+        while let Some(&key) = self.epolls[epoll].ready.front() {
+            let asked = self.epolls[epoll].items.get(&key).map_or(0, |item| item.events & !FLAGS);
+            if asked != 0 && self.poll_bits(key.1, tid) & (asked | ALWAYS) != 0 {
+                return epoll_bits(true);
+            }
+            let instance = &mut self.epolls[epoll];
+            instance.ready.pop_front();
+            if let Some(item) = instance.items.get_mut(&key) {
+                item.queued = false;
+            }
+        }
+        epoll_bits(false)
+    }
+
     fn epoll_any(&self, id: EpollId, ready: impl Fn(FileId) -> u32) -> bool {
         let ep = &self.epolls[id];
         ep.ready
@@ -171,7 +199,7 @@ impl Node {
         let Some(ep) = self.epolls.get_mut(w.epoll) else { return false };
         let Some(item) = ep.items.get_mut(&w.key) else { return false };
         let interest = item.events & !FLAGS;
-        if interest == 0 || events & (interest | ALWAYS) == 0 {
+        if interest == 0 || events & (interest | ALWAYS | UNKEYED_READERS | UNKEYED_WRITERS) == 0 {
             return false;
         }
         if !item.queued {
@@ -186,7 +214,7 @@ impl Node {
             _ => false,
         };
         let takes = wanted && self.sleeps_in_epoll_wait(w.epoll);
-        self.notify_object(Object::Epoll(w.epoll), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+        self.notify_object(Object::Epoll(w.epoll), SAFE_WAKE);
         takes
     }
 
@@ -198,8 +226,9 @@ impl Node {
             return events;
         };
         let hears = |can: bool, bits: u64| if can { bits as u32 } else { 0 };
-        let of_readers = hears(*read, c::EPOLLIN | c::EPOLLRDNORM | c::EPOLLHUP);
-        events & (of_readers | hears(*write, c::EPOLLOUT | c::EPOLLWRNORM | c::EPOLLERR))
+        let of_readers = hears(*read, c::EPOLLIN | c::EPOLLRDNORM | c::EPOLLHUP | u64::from(UNKEYED_READERS));
+        let of_writers = c::EPOLLOUT | c::EPOLLWRNORM | c::EPOLLERR | u64::from(UNKEYED_WRITERS);
+        events & (of_readers | hears(*write, of_writers))
     }
 
     /// Whether a task sleeps in epoll_wait on the instance; those that poll its descriptor do not count.
@@ -266,7 +295,7 @@ impl Node {
             self.epoll_watch.get_or_default(object).push(WatchKey { epoll: ep, key });
         }
         let bits = match object {
-            Object::SignalFd(_) | Object::Epoll(_) => self.ready_bits_for(key.1, caller),
+            Object::SignalFd(_) | Object::Epoll(_) => self.poll_bits(key.1, caller),
             _ => self.ready_bits(key.1),
         };
         if bits & (event.events & !FLAGS | ALWAYS) != 0 && event.events & !FLAGS != 0 {
@@ -276,8 +305,8 @@ impl Node {
             {
                 item.queued = true;
                 epoll.ready.push_back(key);
+                self.notify_object(Object::Epoll(ep), SAFE_WAKE);
             }
-            self.notify_object(Object::Epoll(ep), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
         }
         Ok(())
     }
@@ -325,7 +354,7 @@ impl Node {
                 break;
             }
             let Some(key) = self.epolls[ep].ready.pop_front() else { break };
-            let ready = self.ready_bits_for(key.1, tid);
+            let ready = self.poll_bits(key.1, tid);
             let epoll = &mut self.epolls[ep];
             let Some(item) = epoll.items.get_mut(&key) else { continue };
             let bits = ready & (item.events & !FLAGS | ALWAYS);

@@ -14,7 +14,7 @@ use crate::elf::{self, Elf};
 use crate::ids::*;
 use crate::mm::{Backing, Marks, Mm, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::path::Place;
-use crate::process::{ExitStatus, FdEntry};
+use crate::process::ExitStatus;
 use crate::script;
 use crate::task::{ADDR_NO_RANDOMIZE, PER_CLEAR_ON_SETID, READ_IMPLIES_EXEC};
 use crate::wait::SysResult;
@@ -328,13 +328,8 @@ impl Ctx<'_> {
         let process = self.process_mut();
         process.peak = process.peak.max(peak);
         self.node.mm_release(self.pid, old);
-        let closing: Vec<(i32, FdEntry)> = self.table().iter().filter(|(_, e)| e.cloexec).collect();
-        for (fd, entry) in closing {
-            if self.table_mut().take(fd).is_ok() {
-                self.release_posix_locks(entry.file);
-                self.node.file_unref(entry.file, self.outside.base);
-            }
-        }
+        let closing: Vec<i32> = self.table().iter().filter(|(_, e)| e.cloexec).map(|(fd, _)| fd).collect();
+        self.close_all(closing);
         let comm: Vec<u8> =
             image.path.rsplit(|b| *b == b'/').next().unwrap_or_default().iter().take(15).copied().collect();
         let exe = self.node.vfs.path_of(self.node.vfs.root(), image.ino);

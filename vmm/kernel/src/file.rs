@@ -1,5 +1,6 @@
 //! Open file descriptions (open(2), "Open file descriptions"): what a descriptor refers to, shared by dup and fork.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
@@ -137,6 +138,9 @@ pub struct File {
     /// User and group that own the inode of a pipe or a socket without a place in the file system: those that its maker had for files
     /// (get_pipe_inode, sock_alloc).
     pub made_by: (u32, u32),
+    /// Of a fifo opened with O_NONBLOCK for reading while nobody had it open for writing: how often it had been opened for writing before. Such writers
+    /// do not count for the end of the stream that poll(2) tells of (`f_version`, fifo_open).
+    pub unheard_opens: u64,
 }
 
 /// Whether a file of /proc is a table of mounts: these can be polled (mounts_poll).
@@ -162,6 +166,7 @@ impl File {
             unwritten_seen: 0,
             uncounted: false,
             made_by: (0, 0),
+            unheard_opens: 0,
         }
     }
 
@@ -220,6 +225,28 @@ impl Node {
     /// One more reference to a description (dup, fork, SCM_RIGHTS, a call that sleeps).
     pub fn file_ref(&mut self, id: FileId) {
         self.files[id].refs += 1;
+    }
+
+    /// References that one call, or the end of a process, gives up in this order. The descriptions of which these are the last ones are closed from the last one
+    /// back: fput() leaves that to the way out of the kernel, by task_work_add(), which puts each before those that wait already.
+    pub(crate) fn files_unref(&mut self, files: &[FileId], base: &mut dyn BaseFs) {
+        let mut times: BTreeMap<FileId, u32> = BTreeMap::new();
+        for file in files {
+            *times.entry(*file).or_default() += 1;
+        }
+        for file in files.iter().rev() {
+            for _ in 0..times.remove(file).unwrap_or(0) {
+                self.file_unref(*file, base);
+            }
+        }
+    }
+
+    /// Gives up what mappings that are gone held, on the way out of the call or of the process that unmapped them.
+    pub(crate) fn put_files(&mut self, base: &mut dyn BaseFs) {
+        if !self.put.is_empty() {
+            let files = std::mem::take(&mut self.put);
+            self.files_unref(&files, base);
+        }
     }
 
     /// One reference to a description less; the last one closes it.

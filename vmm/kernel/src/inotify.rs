@@ -13,6 +13,7 @@ use bloodhound_vfs::{Happened, Ino, Name};
 use crate::buffers::Buffers;
 use crate::ctx::Ctx;
 use crate::ids::*;
+use crate::mm::Access;
 use crate::node::Node;
 use crate::wait::{Object, Stop, SysResult, Wait};
 
@@ -233,7 +234,17 @@ impl Ctx<'_> {
         let mut all = Vec::new();
         loop {
             let len = to.next_vector(all.len() as u64) as usize;
-            let read = match self.inotify_events(id, len, nonblock || !all.is_empty()) {
+            let good = self.good(to, all.len() as u64, len as u64, Access::Write) as usize;
+            let read = match self.inotify_events(id, (len, good), nonblock || !all.is_empty()) {
+                // "ret = copy_event_to_user(); [...] if (ret < 0) break; [...] if (start != buf && ret != -EFAULT) ret = buf - start": the
+                // event is lost, those before it are in the memory, and EFAULT is the result.
+                Ok(data) if data.len() > good => {
+                    self.copy_out(to, all.len() as u64, &data[..good])?;
+                    Err(Stop::Errno(Errno::EFAULT))
+                }
+                result => result,
+            };
+            let read = match read {
                 Ok(data) => data,
                 Err(Stop::Errno(_)) if !all.is_empty() => return Ok(all),
                 Err(stop) => return Err(stop),
@@ -246,8 +257,13 @@ impl Ctx<'_> {
     }
 
     /// "The read(2) returns as many events as fit": "EINVAL [...] If the buffer given to read(2) is too small to return
-    /// information about the next event".
-    fn inotify_events(&mut self, id: InotifyId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
+    /// information about the next event". The last is the first that does not fit into the memory that is good.
+    fn inotify_events(
+        &mut self,
+        id: InotifyId,
+        (max, good): (usize, usize),
+        nonblock: bool,
+    ) -> SysResult<Vec<u8>> {
         self.may_have_lost(id);
         let Inotify { queue, overflowed, known, .. } = &mut self.node.inotifies[id];
         let Some(first) = queue.front() else {
@@ -261,6 +277,7 @@ impl Ctx<'_> {
         }
         let mut out = Vec::new();
         while let Some(event) = queue.front()
+            && out.len() <= good
             && out.len() + HEADER + event.padded() <= max
         {
             event.bytes(&mut out);

@@ -9,7 +9,7 @@ use bloodhound_vfs::Ino;
 
 use crate::ctx::*;
 use crate::fasync::{Band, FileOwner};
-use crate::file::FileKind;
+use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::node::Node;
 use crate::path::Place;
@@ -136,9 +136,18 @@ impl Node {
         if waiting.any(counts) {
             return true;
         }
-        let of_file = self.files.iter().filter(|(_, f)| f.kind == FileKind::Regular(ino));
-        let mut others = of_file.filter(|(other, _)| !exclusive || *other != id);
-        others.any(|(_, f)| exclusive || f.writable())
+        // What opens a file for neither (access mode 3), and the description that memfd_create(2) gives, are not counted.
+        let writes = |f: &File| usize::from(f.writable() && !f.uncounted);
+        let reads = |f: &File| usize::from(f.readable() && !f.writable());
+        let of_file = || self.files.iter().filter(|(_, f)| f.kind == FileKind::Regular(ino)).map(|(_, f)| f);
+        let writers: usize = of_file().map(writes).sum();
+        if !exclusive {
+            return writers > 0;
+        }
+        // "Make sure that only read/write count is from lease requestor" (check_conflicting_open); a program's file is counted below 0.
+        let own = &self.files[id];
+        let readers: usize = of_file().map(reads).sum();
+        self.vfs.is_executed(ino) || writers != usize::from(own.writable()) || readers != reads(own)
     }
 
     fn take_lease(&mut self, ino: Ino, lease: Lease) -> Result<(), Errno> {
@@ -189,20 +198,20 @@ impl Ctx<'_> {
     /// F_SETLEASE. EACCES for files of others, EINVAL for what is no regular file, EAGAIN.
     pub(crate) fn set_lease(&mut self, fd: Fd, id: FileId, kind: u64) -> SysResult {
         let pid = self.pid;
-        let inode = match self.node.files[id].kind {
-            FileKind::Regular(ino) => Ok(ino),
-            _ => Err(Errno::EINVAL),
-        };
-        let exclusive = match kind as u32 as u64 {
-            c::F_UNLCK => return if self.node.end_lease(inode?, id) { Ok(0) } else { err(Errno::EAGAIN) },
-            c::F_RDLCK => false,
-            c::F_WRLCK => true,
-            _ => return err(Errno::EINVAL),
-        };
-        let ino = inode?;
-        if self.node.vfs.stat_ino(ino)?.uid != self.fs_cred().uid && !self.capable(CAP_LEASE) {
+        let kind = kind as u32 as u64;
+        if !matches!(kind, c::F_UNLCK | c::F_RDLCK | c::F_WRLCK) {
+            return err(Errno::EINVAL);
+        }
+        // The owner is asked for before the kind of file, and also of who gives a lease back (generic_setlease).
+        let place = self.fd_place(fd)?;
+        if self.place_stat(&place)?.uid != self.fs_cred().uid && !self.capable(CAP_LEASE) {
             return err(Errno::EACCES);
         }
+        let FileKind::Regular(ino) = self.node.files[id].kind else { return err(Errno::EINVAL) };
+        if kind == c::F_UNLCK {
+            return if self.node.end_lease(ino, id) { Ok(0) } else { err(Errno::EAGAIN) };
+        }
+        let exclusive = kind == c::F_WRLCK;
         let lease = Lease { file: id, fd: fd.0, pid, exclusive, unlock: None, downgrade: None };
         let taken = self.node.take_lease(ino, lease);
         if self.node.leases.get(&ino).is_some_and(|list| list.is_empty()) {

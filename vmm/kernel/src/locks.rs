@@ -4,7 +4,7 @@
 //! [`WaitOn::Lock`](crate::wait::WaitOn::Lock) on the inode: a woken waiter tries again. `sys::lock` has the calls;
 //! closing descriptors ends locks through [`Node::release_locks_of_file`] and [`Ctx::release_posix_locks`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bloodhound_vfs::Ino;
 
@@ -77,70 +77,87 @@ impl Held {
     }
 }
 
+/// The record locks of an owner on an inode, which never overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Owned {
+    /// When it came to have one, among all owners of the inode: Linux's list has those of an owner together, behind those of who came before.
+    since: u64,
+    /// By first byte.
+    held: BTreeMap<u64, Held>,
+    /// First bytes of the write locks.
+    exclusive: BTreeSet<u64>,
+}
+
+impl Owned {
+    /// The first lock that has one of these bytes, or write lock.
+    fn first(&self, start: u64, end: u64, exclusive: bool) -> Option<(u64, Held)> {
+        let near = if exclusive {
+            let before = self.exclusive.range(..=start).next_back();
+            let within = self.exclusive.range(start..=end).next();
+            [before.copied(), within.copied()]
+        } else {
+            let before = self.held.range(..=start).next_back();
+            let within = self.held.range(start..=end).next();
+            [before.map(|(at, _)| *at), within.map(|(at, _)| *at)]
+        };
+        let locks = near.into_iter().flatten().filter_map(|at| Some((at, *self.held.get(&at)?)));
+        locks.into_iter().find(|(_, held)| held.end >= start)
+    }
+}
+
 /// The record locks of an inode. A program may have as many as it likes, so none of its calls walks over all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Ranges {
-    /// By owner and first byte. Those of one owner never overlap.
-    by_owner: BTreeMap<Owner, BTreeMap<u64, Held>>,
-    /// Owners of write locks, by first byte. They overlap with nothing of another owner.
-    exclusive: BTreeMap<u64, Owner>,
+    by_owner: BTreeMap<Owner, Owned>,
     /// How many were ever set.
     numbers: u64,
 }
 
 impl Ranges {
-    fn put(&mut self, lock: Request, number: u64) {
+    /// Adds a lock, of an owner with this place among the owners if it has none.
+    fn put(&mut self, lock: Request, number: u64, since: u64) {
         let Request { owner, pid, container, start, end, exclusive } = lock;
-        self.by_owner
-            .entry(owner)
-            .or_default()
-            .insert(start, Held { end, exclusive, pid, container, number });
+        let owned = self.by_owner.entry(owner).or_insert_with(|| Owned { since, ..Owned::default() });
+        owned.held.insert(start, Held { end, exclusive, pid, container, number });
         if exclusive {
-            self.exclusive.insert(start, owner);
+            owned.exclusive.insert(start);
         }
     }
 
+    /// The place of an owner that has locks.
+    fn since(&self, owner: Owner) -> Option<u64> {
+        self.by_owner.get(&owner).map(|owned| owned.since)
+    }
+
     fn take(&mut self, owner: Owner, start: u64) -> Option<Held> {
-        let of_owner = self.by_owner.get_mut(&owner)?;
-        let held = of_owner.remove(&start)?;
-        if of_owner.is_empty() {
+        let owned = self.by_owner.get_mut(&owner)?;
+        let held = owned.held.remove(&start)?;
+        owned.exclusive.remove(&start);
+        if owned.held.is_empty() {
             self.by_owner.remove(&owner);
-        }
-        if held.exclusive {
-            self.exclusive.remove(&start);
         }
         Some(held)
     }
 
     /// The first lock of an owner that has one of these bytes.
     fn first(&self, owner: Owner, start: u64, end: u64) -> Option<(u64, Held)> {
-        let of_owner = self.by_owner.get(&owner)?;
-        let before = of_owner.range(..=start).next_back().filter(|(_, held)| held.end >= start);
-        before.or_else(|| of_owner.range(start..=end).next()).map(|(at, held)| (*at, *held))
+        self.by_owner.get(&owner)?.first(start, end, false)
     }
 
     fn conflict(&self, want: &Request) -> Option<Request> {
-        let other = |owner: &Owner| *owner != want.owner;
-        let found = if want.exclusive {
-            let of = |owner: Owner| self.first(owner, want.start, want.end).map(|hit| (owner, hit));
-            let hits = self.by_owner.keys().copied().filter(other).filter_map(of);
-            hits.min_by_key(|(_, (start, held))| (*start, held.number))
-        } else {
-            let before = self.exclusive.range(..want.start).next_back();
-            let within = self.exclusive.range(want.start..=want.end);
-            let mut near = before.into_iter().chain(within).filter(|(_, owner)| other(owner));
-            near.find_map(|(start, owner)| {
-                let held = self.by_owner.get(owner)?.get(start)?;
-                (held.end >= want.start).then_some((*owner, (*start, *held)))
-            })
-        };
-        found.map(|(owner, (start, held))| held.request(owner, start))
+        let others = self.by_owner.iter().filter(|(owner, _)| **owner != want.owner);
+        let hits = others.filter_map(|(owner, owned)| {
+            Some((owned.since, *owner, owned.first(want.start, want.end, !want.exclusive)?))
+        });
+        let first = hits.min_by_key(|(since, ..)| *since)?;
+        let (_, owner, (start, held)) = first;
+        Some(held.request(owner, start))
     }
 
     /// All of them in order of their first byte, those that were set first before others.
     fn all(&self) -> Vec<Request> {
-        let of = |(owner, list): (&Owner, &BTreeMap<u64, Held>)| -> Vec<(u64, Request)> {
-            list.iter().map(|(start, held)| (held.number, held.request(*owner, *start))).collect()
+        let of = |(owner, owned): (&Owner, &Owned)| -> Vec<(u64, Request)> {
+            owned.held.iter().map(|(start, held)| (held.number, held.request(*owner, *start))).collect()
         };
         let mut all: Vec<(u64, Request)> = self.by_owner.iter().flat_map(of).collect();
         all.sort_by_key(|(number, lock)| (lock.start, *number));
@@ -167,7 +184,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// The lock that stands in the way of `want`, the one with the lowest first byte.
+    /// The lock that stands in the way of `want`: of the owner that has had one for longest, the one with the lowest first byte (posix_test_lock).
     pub fn conflict(&self, ino: Ino, want: &Request) -> Option<Request> {
         self.ranges.get(&ino)?.conflict(want)
     }
@@ -192,7 +209,11 @@ impl Locks {
     /// has set it, where several have one table of descriptors.
     pub fn set(&mut self, ino: Ino, want: Request) {
         let want = Request { pid: self.setter(ino, &want), ..want };
+        // Who replaces all that it had keeps its place among the owners.
+        let since = self.ranges.get(&ino).and_then(|ranges| ranges.since(want.owner));
         self.cut(ino, want.owner, want.start, want.end);
+        // Where nobody else has one, counting begins anew.
+        let since = since.filter(|_| self.ranges.contains_key(&ino));
         let ranges = self.ranges.entry(ino).or_default();
         let mut whole = want;
         let before = want.start.checked_sub(1).and_then(|at| ranges.first(want.owner, at, at));
@@ -205,7 +226,7 @@ impl Locks {
             }
         }
         ranges.numbers += 1;
-        ranges.put(whole, ranges.numbers);
+        ranges.put(whole, ranges.numbers, since.unwrap_or(ranges.numbers));
         joined.iter().for_each(|held| self.counted(held.container, false));
         self.counted(whole.container, true);
     }
@@ -234,15 +255,16 @@ impl Locks {
             && let Some((at, held)) = ranges.first(owner, start, end)
         {
             hit = true;
+            let since = ranges.since(owner).unwrap_or(held.number);
             ranges.take(owner, at);
             let lock = held.request(owner, at);
             let mut pieces = 0;
             if at < start {
-                ranges.put(Request { end: start - 1, ..lock }, held.number);
+                ranges.put(Request { end: start - 1, ..lock }, held.number, since);
                 pieces += 1;
             }
             if held.end > end {
-                ranges.put(Request { start: end + 1, ..lock }, held.number);
+                ranges.put(Request { start: end + 1, ..lock }, held.number, since);
                 pieces += 1;
             }
             if ranges.by_owner.is_empty() {

@@ -309,6 +309,8 @@ pub struct Node {
     pub mapped: Map<bloodhound_vfs::Ino, Map<MmId, u32>>,
     /// Address spaces that are gone, for the platform to drop; see [`Mm::space`].
     pub dead_spaces: Vec<u64>,
+    /// Open file descriptions that mappings held which the call or the process that ends now has unmapped ([`Node::put_files`]).
+    pub(crate) put: Vec<FileId>,
     /// The task that just ran asked for another one to go first (sched_yield).
     pub yielded: bool,
     /// What its containers are charged for.
@@ -383,6 +385,7 @@ impl Node {
             vdso: Default::default(),
             mapped: Map::new(),
             dead_spaces: Vec::new(),
+            put: Vec::new(),
             yielded: false,
             memory: Default::default(),
             mqueues: MqQueues::default(),

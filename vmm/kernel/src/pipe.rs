@@ -60,8 +60,8 @@ pub struct Pipe {
     readers: u32,
     /// Descriptions open for writing.
     writers: u32,
-    /// Somebody has opened it for writing.
-    written: bool,
+    /// How often it was opened for writing (`w_counter`).
+    pub(crate) writing_opens: u64,
     /// Whose pages it has.
     user: u32,
 }
@@ -69,7 +69,7 @@ pub struct Pipe {
 impl Default for Pipe {
     fn default() -> Self {
         let most = CAPACITY / PIPE_BUF;
-        Pipe { slots: VecDeque::new(), most, readers: 0, writers: 0, written: false, user: 0 }
+        Pipe { slots: VecDeque::new(), most, readers: 0, writers: 0, writing_opens: 0, user: 0 }
     }
 }
 
@@ -140,7 +140,7 @@ impl Pipe {
         let first = read && self.readers == 0 || write && self.writers == 0;
         self.readers += u32::from(read);
         self.writers += u32::from(write);
-        self.written |= write;
+        self.writing_opens += u64::from(write);
         first
     }
 
@@ -195,12 +195,14 @@ impl Pipe {
         packet
     }
 
-    /// Readiness of an end (EPOLL* bits).
-    pub fn ready(&self, read: bool, write: bool) -> u64 {
+    /// Readiness of an end (EPOLL* bits), opened when that many opens for writing had been ([`File::unheard_opens`]).
+    pub fn ready(&self, read: bool, write: bool, unheard_opens: u64) -> u64 {
         let mut bits = 0;
         if read {
             bits |= if self.is_empty() { 0 } else { c::EPOLLIN | c::EPOLLRDNORM };
-            bits |= if self.writers == 0 && self.written { c::EPOLLHUP } else { 0 };
+            // "if (!pipe->writers && filp->f_version != pipe->w_counter)" (pipe_poll).
+            let heard = self.writing_opens != unheard_opens;
+            bits |= if self.writers == 0 && heard { c::EPOLLHUP } else { 0 };
         }
         if write {
             bits |= if self.free_slots() > 0 { c::EPOLLOUT | c::EPOLLWRNORM } else { 0 };
@@ -344,17 +346,22 @@ impl Ctx<'_> {
             self.raise_sigpipe();
             return if done > 0 { Ok(done) } else { Err(Errno::EPIPE.into()) };
         }
+        let was_empty = self.node.pipes[pipe].is_empty();
         let (done, bad) = match self.is_behind(Object::Pipe(pipe), End::Write, 1) {
             true => (done, false),
             false => self.fill_slots(pipe, from, done, packet),
         };
         if done > begun {
             self.charge_moved(done);
-            self.node.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
         }
         let ends = done == total || nonblock || bad;
-        // As of reads, so of writes; one that goes to sleep tells as well if it has written.
-        if ends || done > begun {
+        // "Epoll nonsensically wants a wakeup whether the pipe was already empty or not" (the kernel's pipe_write): watches hear of each write that ends, also of one that
+        // failed; of one that goes to sleep only if nothing had waited.
+        if ends || was_empty && done > begun {
+            self.node.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+        }
+        // As of reads, so of writes; one that goes to sleep tells as well.
+        if ends || done > begun || self.resumed.is_none() {
             self.node.pipe_async(pipe, true);
         }
         if ends {

@@ -106,10 +106,11 @@ impl Node {
         }
         let Some(Shared { item, .. }) = self.fd_tables.remove(table) else { return };
         self.release_locks_of_table(table);
-        for (_, entry) in item.iter() {
-            self.closed_by(entry.file, pid, table);
-            self.file_unref(entry.file, base);
+        let files: Vec<FileId> = item.iter().map(|(_, entry)| entry.file).collect();
+        for file in &files {
+            self.closed_by(*file, pid, table);
         }
+        self.files_unref(&files, base);
     }
 
     /// The same of a place.

@@ -25,7 +25,7 @@ use crate::ids::*;
 use crate::node::Node;
 use crate::process::{ChildEvent, ExitStatus};
 use crate::task::TaskState;
-use crate::wait::{Object, Restart, Stop, Wait, WaitOn};
+use crate::wait::{Left, Object, Restart, Stop, Wait, WaitOn};
 use crate::watch::{Disposition, Told};
 use init::{is_from_outside, is_kernel_only};
 
@@ -428,8 +428,9 @@ impl Node {
             if let Some((left, ns)) = self.task_mut(tid).left.take() {
                 let stored = Ctx::new(self, tid, outside.reborrow()).report_left(left, ns);
                 let task = self.task_mut(tid);
-                // Of a sleep it is the answer (`nanosleep_copyout`), of select(2) and poll(2) it does not matter.
-                if let (Err(errno), ERESTART_RESTARTBLOCK) = (stored, task.regs.rax) {
+                // Of a sleep and of waitid(2) it is the answer (`nanosleep_copyout`), of select(2) and poll(2) it does not matter.
+                let matters = task.regs.rax == ERESTART_RESTARTBLOCK || matches!(left, Left::News(_));
+                if let (Err(errno), true) = (stored, matters) {
                     (task.regs.rax, task.regs.orig_rax) = (errno.as_ret(), u64::MAX);
                     task.restart_deadline = None;
                 }
@@ -475,8 +476,8 @@ impl Node {
                 Default_::Stop if signo != c::SIGSTOP as u32 && self.is_orphaned(self.process(pid).pgid) => {
                     true
                 }
+                // A call that was interrupted is settled when the process goes on: a handler that runs then ends it (get_signal sleeps in do_signal_stop(), and looks for signals again).
                 Default_::Stop => {
-                    self.settle_restart(tid, None);
                     self.stop_process(pid, signo, outside.base);
                     false
                 }

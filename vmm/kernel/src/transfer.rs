@@ -67,7 +67,13 @@ impl Ctx<'_> {
             FileKind::Dir(_) | FileKind::SyntheticDir { .. } => return err(Errno::EISDIR),
             FileKind::Path(_) => return err(Errno::EBADF),
             FileKind::Epoll(_) | FileKind::Process(_) | FileKind::Listener(_) => return err(Errno::EINVAL),
-            FileKind::Pipe { pipe, .. } => self.pipe_read(pipe, to, nonblock)?,
+            FileKind::Pipe { pipe, ino, .. } => {
+                let n = self.pipe_read(pipe, to, nonblock)?;
+                if n > 0 && ino.is_some() {
+                    self.accessed(id);
+                }
+                n
+            }
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => return self.socket_read(id, to),
             FileKind::SignalFd(s) => self.signalfd_read(s, to, nonblock)?,
             FileKind::Event(event) => {
@@ -108,7 +114,8 @@ impl Ctx<'_> {
         let there = self.readable_at(id, offset, to.len().min(MAX_RW))?;
         let there = self.sectors_give(id, offset, there)?;
         let lies = if there > 0 { self.disk_gives(id)? } else { None };
-        let good = self.good_bytes(to, 0, there, Access::Write)?;
+        // A read that fails has accessed the file as well.
+        let good = self.good_bytes(to, 0, there, Access::Write).inspect_err(|_| self.accessed(id))?;
         if there == 0 && (!to.is_empty() || self.is_on_tmpfs(id)) {
             // Who finds the end has accessed the file as well (file_accessed); on tmpfs also who asks for nothing (shmem_file_read_iter),
             // for which other file systems "skip atime".
@@ -189,10 +196,10 @@ impl Ctx<'_> {
         }
     }
 
-    /// A regular file has been read or mapped by this description.
+    /// A regular file has been read or mapped by this description, or a fifo read.
     pub(crate) fn accessed(&mut self, id: FileId) {
         let file = &self.node.files[id];
-        if let FileKind::Regular(ino) = file.kind
+        if let FileKind::Regular(ino) | FileKind::Pipe { ino: Some(ino), .. } = file.kind
             && file.flags & c::O_NOATIME == 0
         {
             let now = self.now();
@@ -200,7 +207,8 @@ impl Ctx<'_> {
         }
     }
 
-    fn is_on_tmpfs(&self, id: FileId) -> bool {
+    /// Whether a description is of a regular file of a tmpfs.
+    pub(crate) fn is_on_tmpfs(&self, id: FileId) -> bool {
         let FileKind::Regular(ino) = self.node.files[id].kind else { return false };
         self.node.vfs.statfs_ino(ino).is_ok_and(|fs| fs.magic == TMPFS_MAGIC)
     }
@@ -260,7 +268,13 @@ impl Ctx<'_> {
                 let len = if reads_writes(dev) { self.source_len(from)? } else { from.len() };
                 self.device_write(dev, len)?
             }
-            FileKind::Pipe { pipe, .. } => self.pipe_write(pipe, from, done, flags)?,
+            FileKind::Pipe { pipe, ino, .. } => {
+                let n = self.pipe_write(pipe, from, done, flags)?;
+                if let Some(ino) = ino.filter(|_| n > 0) {
+                    self.node.vfs.written(ino, self.now())?;
+                }
+                n
+            }
             FileKind::Tty { .. } => self.tty_write(&kind, from, done, nonblock)?,
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => {
                 return self.socket_write(id, from, done);

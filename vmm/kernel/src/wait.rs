@@ -141,13 +141,15 @@ pub enum Restart {
     Killable,
 }
 
-/// Where an interrupted call reports the time that it had left (nanosleep(2), select(2)).
+/// Where an interrupted call reports what it has come to: the time that it had left (nanosleep(2), select(2)), or that there is no news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Address of a struct timespec.
     Timespec(u64),
     /// Address of a struct timeval.
     Timeval(u64),
+    /// Address of the siginfo_t of waitid(2), or 0.
+    News(u64),
 }
 
 /// Which children a wait call means.

@@ -446,6 +446,14 @@ impl Vfs {
         Ok(())
     }
 
+    /// Something was written to what has a name here, and its content elsewhere: a fifo.
+    ///
+    /// # Errors
+    /// Those of a missing inode.
+    pub fn written(&mut self, ino: Ino, now: SimTime) -> Result<(), Errno> {
+        self.changed(ino, None, now)
+    }
+
     /// Content changed: times, and the size if it has grown to `end`.
     fn changed(&mut self, ino: Ino, end: Option<u64>, now: SimTime) -> Result<(), Errno> {
         let time = self.stamp(now);

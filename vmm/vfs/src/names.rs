@@ -209,6 +209,10 @@ impl Vfs {
         if self.look(ctx.base, spot.dir, &name)?.is_some() {
             return Err(Errno::EEXIST.into());
         }
+        // Nothing is looked up in a directory that was removed ("if (unlikely(IS_DEADDIR(dir->d_inode))) return ERR_PTR(-ENOENT)").
+        if self.inode(spot.dir)?.meta.nlink == 0 {
+            return Err(Errno::ENOENT.into());
+        }
         if spot.slash && !want_dir {
             return Err(Errno::ENOENT.into());
         }

@@ -137,6 +137,11 @@ impl Vfs {
         self.change_handles(ino, |handles| handles.execs += 1);
     }
 
+    /// Whether a program runs from `ino`, or is loaded from it.
+    pub fn is_executed(&self, ino: Ino) -> bool {
+        self.handles_of(ino).execs > 0
+    }
+
     /// The program that [`Vfs::exec_start`] noted is gone.
     pub fn exec_end(&mut self, ino: Ino) {
         self.change_handles(ino, |handles| handles.execs = handles.execs.saturating_sub(1));
@@ -178,7 +183,8 @@ impl Vfs {
     fn take_ref(&mut self, ctx: &mut Ctx, ino: Ino, flags: u32, created: bool) -> Result<Opened, Errno> {
         let truncate = flags & O_TRUNC != 0 && !created;
         let kind = self.inode(ino)?.kind();
-        let writer = kind == Kind::Regular && flags & O_ACCMODE != O_RDONLY;
+        // Access mode 3 is for neither (OPEN_FMODE).
+        let writer = kind == Kind::Regular && matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR);
         if kind == Kind::Regular && (writer || truncate) && self.handles_of(ino).execs > 0 {
             return Err(Errno::ETXTBSY);
         }

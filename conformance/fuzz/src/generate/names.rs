@@ -81,6 +81,8 @@ fn change(m: &mut Model) {
     let (dir, path, fd) = (m.dirfd(), m.path(), m.sure(&[Kind::File, Kind::Directory]));
     let mode = m.rng.pick(&[0o644, 0, 0o777, 0o4755, 0o2755, 0o1777, 0o10644]);
     let (uid, gid) = (m.rng.pick(&[-1, 0, 1000]), m.rng.pick(&[-1, 0, 1000]));
+    // A null pointer for a path, and an empty one, may mean what the descriptor refers to.
+    let dir = if path == "0" || path == "\"\"" { fd.clone() } else { dir };
     match m.rng.below(6) {
         0 => m.call(format!("fchmodat {dir} {path} {mode:#x}")),
         1 => m.call(format!("fchmod {fd} {mode:#x}")),

@@ -1,4 +1,5 @@
-//! Mappings that grow down to what is accessed below them: a program's stack, and those of MAP_GROWSDOWN (mmap(2)).
+//! Mappings that grow down to what is accessed below them: a program's stack, and those of MAP_GROWSDOWN (mmap(2)); and mappings of segments, which
+//! grow up without a neighbour.
 
 use bloodhound_abi::consts as c;
 
@@ -27,6 +28,19 @@ impl Mm {
             && vma.end - page <= stack
             && self.total.saturating_add(more) <= space
             && (vma.marks.lock == Lock::No || self.locked + more <= lock)
+    }
+
+    /// Makes the mapping that ends at `from` longer, up to `to`, before which nothing else is mapped: "perform a simple expand for such vma" as is joined with
+    /// nothing (mremap of Linux).
+    pub fn lengthen(&mut self, from: u64, to: u64) {
+        let ends_there = |vma: &&Vma| vma.end == from;
+        let Some(start) = self.find(from - 1).filter(ends_there).map(|vma| vma.start) else { return };
+        let Some(vma) = self.vmas.get_mut(&start) else { return };
+        vma.end = to;
+        let more = Vma { start: from, ..vma.clone() };
+        self.total += to - from;
+        self.data += Mm::data_of(&more);
+        self.locked += Mm::locked_of(&more);
     }
 }
 

@@ -83,6 +83,7 @@ impl Node {
                 vdso,
                 mapped,
                 dead_spaces,
+                put,
                 yielded,
                 mqueues,
                 sysv

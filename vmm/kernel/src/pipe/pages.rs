@@ -1,9 +1,8 @@
 //! Buffers of pipes that are moved as such (splice(2), tee(2), vmsplice(2), sendfile(2)).
 
-use bloodhound_abi::consts as c;
-
 use super::{Pipe, Slot};
 use crate::ctx::Ctx;
+use crate::epoll::{UNKEYED_READERS, UNKEYED_WRITERS};
 use crate::ids::*;
 use crate::node::Node;
 use crate::wait::Object;
@@ -67,13 +66,13 @@ impl Pipe {
 impl Node {
     /// Tells that something was put into a pipe (`wakeup_pipe_readers`).
     pub(crate) fn pipe_filled(&mut self, pipe: PipeId) {
-        self.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+        self.notify_object(Object::Pipe(pipe), UNKEYED_READERS);
         self.pipe_async(pipe, true);
     }
 
     /// Tells that a pipe has more room (`wakeup_pipe_writers`).
     pub(crate) fn pipe_drained(&mut self, pipe: PipeId) {
-        self.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
+        self.notify_object(Object::Pipe(pipe), UNKEYED_WRITERS);
         self.pipe_async(pipe, false);
     }
 }

@@ -5,6 +5,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 
 use crate::ctx::*;
+use crate::epoll::UNKEYED_WRITERS;
 use crate::eventfd::EventFd;
 use crate::file::{Console, File, FileKind};
 use crate::ids::*;
@@ -42,13 +43,14 @@ pub fn close_range(k: &mut Ctx<'_>, first: u32, last: u32, flags: CloseRangeFlag
     if flags.contains(CloseRangeFlags::CLOSE_RANGE_UNSHARE) {
         k.unshare_table();
     }
-    let open: Vec<i32> = k.table().iter().map(|(fd, _)| fd).collect();
-    for fd in open.into_iter().filter(|fd| (first..=last).contains(&(*fd as u32))) {
-        if flags.contains(CloseRangeFlags::CLOSE_RANGE_CLOEXEC) {
+    let open = k.table().iter().map(|(fd, _)| fd);
+    let open: Vec<i32> = open.filter(|fd| (first..=last).contains(&(*fd as u32))).collect();
+    if flags.contains(CloseRangeFlags::CLOSE_RANGE_CLOEXEC) {
+        for fd in open {
             k.table_mut().get_mut(fd)?.cloexec = true;
-        } else {
-            close_now(k, Fd(fd))?;
         }
+    } else {
+        k.close_all(open);
     }
     Ok(0)
 }
@@ -80,6 +82,18 @@ pub fn dup3(k: &mut Ctx<'_>, old: Fd, new: Fd, flags: FdFlags) -> SysResult {
 }
 
 impl Ctx<'_> {
+    /// Closes several descriptors, without waiting for anything.
+    pub(crate) fn close_all(&mut self, fds: Vec<i32>) {
+        let mut files = Vec::new();
+        for fd in fds {
+            if let Ok(entry) = self.table_mut().take(fd) {
+                self.release_posix_locks(entry.file);
+                files.push(entry.file);
+            }
+        }
+        self.node.files_unref(&files, self.outside.base);
+    }
+
     /// Gives a description this descriptor, in the place of what was there. EBADF for one beyond the limit.
     pub(crate) fn dup_onto(&mut self, file: FileId, new: Fd, cloexec: bool) -> SysResult {
         let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
@@ -143,7 +157,7 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
                 k.may_grow_pipe(pipe, wanted, user)?;
                 let size = k.node.resize_pipe(pipe, wanted, user)? as u64;
                 // "This might have made more room for writers" (pipe_set_size).
-                k.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
+                k.node.notify_object(Object::Pipe(pipe), UNKEYED_WRITERS);
                 return Ok(size);
             }
             Ok(k.node.pipes[pipe].capacity() as u64)

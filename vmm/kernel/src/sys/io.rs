@@ -231,6 +231,7 @@ pub fn pwritev2(
         k.pin(fd)?;
         k.wait_for_disk(ino)?;
     }
+    let (id, before) = (k.file_id(fd)?, k.file(fd)?.offset);
     if flags.contains(RwFlags::RWF_APPEND) && k.file(fd)?.writable() {
         let memory = Memory::Vectors(iov, count);
         let len = memory.buffers(k)?.len();
@@ -246,8 +247,9 @@ pub fn pwritev2(
             k.file_mut(fd)?.offset = end;
         }
     }
-    let (id, before) = (k.file_id(fd)?, k.file(fd)?.offset);
-    let n = k.write_call(fd, Memory::Vectors(iov, count), at, flags)?;
+    // Only a write that has written something has moved ("if (ret > 0) *ppos = kiocb.ki_pos", do_iter_readv_writev).
+    let written = k.write_call(fd, Memory::Vectors(iov, count), at, flags);
+    let n = written.inspect_err(|_| k.node.files[id].offset = before)?;
     if n > 0 && durable {
         // As for O_SYNC.
         k.sync_file(id, ino).inspect_err(|_| k.node.files[id].offset = before)?;

@@ -39,8 +39,9 @@ const FS_IOC_FSSETXATTR: u64 = 0x401c_5820;
 const RNDGETENTCNT: u64 = 0x8004_5200;
 /// RNDADDTOENTCNT, RNDADDENTROPY, RNDZAPENTCNT, RNDCLEARPOOL, RNDRESEEDCRNG.
 const RANDOM_ADMIN: [u64; 5] = [0x4004_5201, 0x4008_5203, 0x5204, 0x5206, 0x5207];
-/// Block size of every file system here.
+/// Block size of every file system here, but /proc (proc_fill_super).
 const BLOCK: i32 = 4096;
+const PROC_BLOCK: i32 = 1024;
 
 /// ioctl(2). ENOTTY for commands that the kind of file does not have.
 pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
@@ -54,6 +55,12 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
         }
         c::FIONBIO => k.switch_nonblock(id, arg),
         c::FIOASYNC => k.switch_async(fd, id, arg),
+        // Of every file, also those without a name (do_vfs_ioctl): the size of blocks of its file system.
+        FIGETBSZ => {
+            let of_proc = matches!(&kind, FileKind::Synthetic { path, .. } | FileKind::SyntheticDir { path, .. } if path.starts_with(b"/proc"));
+            k.write_obj(arg, if of_proc { &PROC_BLOCK } else { &BLOCK })?;
+            Ok(0)
+        }
         _ => match kind {
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => k.socket_ioctl(id, cmd, arg),
             FileKind::Pipe { pipe, .. } if cmd == c::FIONREAD => {
@@ -175,7 +182,6 @@ impl Ctx<'_> {
     /// Commands of files and directories.
     fn file_ioctl(&mut self, ino: bloodhound_vfs::Ino, regular: bool, cmd: u64, arg: Ptr) -> SysResult {
         match cmd {
-            FIGETBSZ => self.write_obj(arg, &BLOCK)?,
             FIOQSIZE => {
                 let bytes = self.node.vfs.stat_ino(ino)?.blocks * 512;
                 self.write_obj(arg, &bytes)?;

@@ -110,7 +110,8 @@ pub fn mmap(
     let zero = file.filter(|_| backing == Backing::Anon).and_then(|id| k.node.files[id].ino());
     let shared = shared && backing != Backing::Anon;
     let zero = zero.map(|ino| ZeroFile { ino, first: start.wrapping_sub(offset) });
-    let marks = Marks { grows, lock, no_reserve, accounted, zero, ..Marks::default() };
+    let held = file.filter(|_| matches!(backing, Backing::File { .. }));
+    let marks = Marks { grows, lock, no_reserve, accounted, zero, file: held, ..Marks::default() };
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write, marks };
     let (mm, fixed) = (k.process().mm, flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0);
     let allowed = if k.lock_would_exceed(&vma) { Err(Errno::EAGAIN) } else { Ok(()) };

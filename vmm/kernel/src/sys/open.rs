@@ -46,7 +46,8 @@ pub fn creat(k: &mut Ctx<'_>, path: Path, mode: u32) -> SysResult {
 
 /// openat(2).
 pub fn openat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: OpenFlags, mode: u32) -> SysResult {
-    do_open(k, dirfd, path, flags.bits(), mode)
+    // Bits that nobody knows are ignored (build_open_how).
+    do_open(k, dirfd, path, flags.bits() & super::openat2::VALID, mode)
 }
 
 /// What all calls end in that open a path.
@@ -303,13 +304,16 @@ impl Ctx<'_> {
                 return err(Errno::ENXIO);
             }
         }
+        let alone = !write && !partner(self);
         self.join_fifo(ino, read, write);
+        let own = self.node.fifos.get(&ino).and_then(|id| self.node.pipes.get(*id));
+        let unheard_opens = own.filter(|_| alone && sleepers.is_empty()).map_or(0, |pipe| pipe.writing_opens);
         for (tid, writes) in sleepers {
             self.node.vfs.hold(ino);
             self.join_fifo(ino, !writes, writes);
             self.node.grant_fifo(tid);
         }
-        fifo_file(self, ino, flags)
+        Ok(File { unheard_opens, ..fifo_file(self, ino, flags)? })
     }
 
     /// Tasks that sleep in an open of this fifo, and whether they want to write.

@@ -16,7 +16,7 @@ const HOW: u64 = 24;
 const TMPFILE_BIT: u64 = c::O_TMPFILE & !c::O_DIRECTORY;
 const SYNC_BIT: u64 = 0o400_0000;
 /// VALID_OPEN_FLAGS.
-const FLAGS: u64 = c::O_ACCMODE
+pub(super) const VALID: u64 = c::O_ACCMODE
     | c::O_CREAT
     | c::O_EXCL
     | c::O_NOCTTY
@@ -67,7 +67,7 @@ pub fn openat2(k: &mut Ctx<'_>, dirfd: Fd, path: Path, how: Ptr, size: u64) -> S
 fn check([flags, mode, resolve]: [u64; 3]) -> SysResult<()> {
     let has = |flag| flags & flag != 0;
     let both = RESOLVE_BENEATH | RESOLVE_IN_ROOT;
-    if flags & !FLAGS != 0 || resolve & !RESOLVE != 0 || resolve & both == both {
+    if flags & !VALID != 0 || resolve & !RESOLVE != 0 || resolve & both == both {
         return err(Errno::EINVAL);
     }
     // "EINVAL how.flags does not contain O_CREAT or O_TMPFILE, but how.mode was nonzero."

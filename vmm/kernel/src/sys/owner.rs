@@ -3,6 +3,7 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
+use crate::caps::CAP_FOWNER;
 use crate::ctx::*;
 use crate::fasync::{Whom, can_tell};
 use crate::file::FileKind;
@@ -23,6 +24,14 @@ impl Ctx<'_> {
         if append && file.ino().is_some_and(|ino| self.node.vfs.is_append_only(ino)) {
             return err(Errno::EPERM);
         }
+        // "O_NOATIME can only be set by the owner or superuser" (setfl).
+        if arg & !file.flags & c::O_NOATIME != 0 {
+            let place = self.fd_place(fd)?;
+            if self.place_stat(&place)?.uid != self.fs_cred().uid && !self.capable(CAP_FOWNER) {
+                return err(Errno::EPERM);
+            }
+        }
+        let file = &self.node.files[id];
         // "Pipe packetized mode is controlled by O_DIRECT flag" (setfl of Linux); of others it is asked whether they can.
         let direct = match file.kind {
             FileKind::Regular(ino) => self.node.vfs.takes_direct(ino),

@@ -8,6 +8,7 @@ use bloodhound_abi::structs::{EpollEvent, PollFd, Timeval};
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
+use crate::buffers::access_ok;
 use crate::caps::CAP_BLOCK_SUSPEND;
 use crate::ctx::*;
 use crate::epoll::Epoll;
@@ -57,7 +58,7 @@ impl Ctx<'_> {
         if self.resumed.is_none() {
             self.pins.add(Fd(fd), entry);
         }
-        let bits = self.node.ready_bits_for(entry.file, self.tid);
+        let bits = self.node.poll_bits(entry.file, self.tid);
         (bits, self.node.files[entry.file].object())
     }
 
@@ -171,10 +172,13 @@ impl Ctx<'_> {
         timeout: Option<u64>,
         saved: Option<u64>,
     ) -> SysResult {
-        let ep = self.epoll_id(epfd)?;
-        if max <= 0 {
+        // Before the descriptor is looked at: "The maximum number of event must be greater than zero", "Verify that the area passed by the
+        // user is writeable" (do_epoll_wait), which asks whether a program may have such addresses.
+        if max <= 0 || max as u64 > i32::MAX as u64 / EVENT_SIZE {
             return err(Errno::EINVAL);
         }
+        access_ok(events.0, max as u64 * EVENT_SIZE)?;
+        let ep = self.epoll_id(epfd)?;
         // An event that cannot be stored stays in the list: "list_add(&epi->rdllink, head); [...] if (!res) res = -EFAULT"
         // (ep_send_events).
         let room = self.accessible(events.0, max as u64 * EVENT_SIZE, Access::Write) / EVENT_SIZE;
@@ -374,7 +378,7 @@ pub fn epoll_create1(k: &mut Ctx<'_>, flags: FdFlags) -> SysResult {
 pub fn epoll_ctl(k: &mut Ctx<'_>, epfd: Fd, op: u32, fd: Fd, event: Ptr) -> SysResult {
     let mut event =
         if u64::from(op) == c::EPOLL_CTL_DEL { EpollEvent::default() } else { k.read_obj(event)? };
-    k.fd(epfd)?;
+    k.file_id(epfd)?;
     let file = k.file_id(fd)?;
     // "If EPOLLWAKEUP is specified but the caller does not have CAP_BLOCK_SUSPEND, the flag is silently ignored" (epoll_ctl(2)).
     if !k.capable(CAP_BLOCK_SUSPEND) {

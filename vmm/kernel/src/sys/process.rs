@@ -14,7 +14,7 @@ use crate::mm::PAGE;
 use crate::node::{Node, ProcessEnd};
 use crate::process::{ChildEvent, CpuTime, ExitStatus, Process};
 use crate::shared::Common;
-use crate::wait::{Children, Progress, Stop, SysResult, Wait, WaitOn};
+use crate::wait::{Children, Left, Progress, Stop, SysResult, Wait, WaitOn};
 use crate::watch::Told;
 
 impl Node {
@@ -126,6 +126,7 @@ impl Node {
         let process = self.process_mut(pid);
         process.peak = process.peak.max(peak);
         self.mm_release(pid, mm);
+        self.put_files(outside.base);
         let comm = self.comm_of(pid);
         let (at, container) = (self.clock, self.container_of(pid).id);
         self.ends.push(ProcessEnd { at, container, pid, comm, status, fault: None });
@@ -391,6 +392,11 @@ pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlag
             give_news(k, info, None)?;
             return err(wrong);
         }
+        // Nor where a signal interrupts it.
+        Err(Stop::Block(mut sleep)) => {
+            sleep.wait.left = Some(Left::News(info.0));
+            return Err(Stop::Block(sleep));
+        }
         Err(other) => return Err(other),
     };
     if let Some(n) = &news
@@ -398,21 +404,26 @@ pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlag
     {
         k.write_obj(rusage, &usage(n.cpu, n.peak))?;
     }
-    give_news(k, info, news)
+    give_news(k, info, news)?;
+    Ok(0)
+}
+
+/// Tells the caller of waitid(2) that there is no news.
+pub(super) fn give_no_news(k: &mut Ctx<'_>, info: Ptr) -> Result<(), Errno> {
+    give_news(k, info, None)
 }
 
 /// Fills in what waitid(2) knows of a siginfo_t; the rest is left as it is.
-fn give_news(k: &mut Ctx<'_>, info: Ptr, news: Option<News>) -> SysResult {
+fn give_news(k: &mut Ctx<'_>, info: Ptr, news: Option<News>) -> Result<(), Errno> {
     if info.is_null() {
-        return Ok(0);
+        return Ok(());
     }
     let (head, child) = match news {
         Some(n) => ([c::SIGCHLD as i32, 0, n.code as i32], [n.pid.number() as i32, n.uid as i32, n.value]),
         None => ([0; 3], [0; 3]),
     };
     k.write_obj::<[i32; 3]>(info, &head)?;
-    k.write_obj::<[i32; 3]>(Ptr(info.0.wrapping_add(16)), &child)?;
-    Ok(0)
+    k.write_obj::<[i32; 3]>(Ptr(info.0.wrapping_add(16)), &child)
 }
 
 fn wait_id(k: &mut Ctx<'_>, which: u32, id: i32, options: WaitFlags) -> SysResult<Option<News>> {

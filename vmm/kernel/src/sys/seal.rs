@@ -7,6 +7,7 @@ use bloodhound_vfs::Ino;
 
 use crate::ctx::*;
 use crate::file::FileKind;
+use crate::ids::FileId;
 use crate::mm::{Backing, PAGE, Vma};
 use crate::wait::SysResult;
 
@@ -46,10 +47,18 @@ impl Ctx<'_> {
         self.node.seals.of.get(&ino).copied().unwrap_or(0)
     }
 
+    /// The seals of a file that can have some: all of tmpfs, of which those that memfd_create(2) has not made are sealed against seals
+    /// (shmem_get_inode).
+    fn sealed(&self, id: FileId) -> Option<(Ino, u64)> {
+        let FileKind::Regular(ino) = self.node.files[id].kind else { return None };
+        let of_tmpfs = || self.is_on_tmpfs(id).then_some(SEAL);
+        Some((ino, self.node.seals.of.get(&ino).copied().or_else(of_tmpfs)?))
+    }
+
     /// F_GET_SEALS. "EINVAL: fd does not refer to an inode that supports sealing".
     pub(crate) fn get_seals(&mut self, fd: Fd) -> SysResult {
-        let FileKind::Regular(ino) = self.file(fd)?.kind else { return err(Errno::EINVAL) };
-        Ok(*self.node.seals.of.get(&ino).ok_or(Errno::EINVAL)?)
+        let id = self.file_id(fd)?;
+        Ok(self.sealed(id).ok_or(Errno::EINVAL)?.1)
     }
 
     /// F_ADD_SEALS.
@@ -61,13 +70,11 @@ impl Ctx<'_> {
         if !file.writable() {
             return err(Errno::EPERM);
         }
-        let FileKind::Regular(ino) = file.kind else { return err(Errno::EINVAL) };
-        if seals & !(SEAL | SHRINK | GROW | WRITE | FUTURE_WRITE) != 0
-            || !self.node.seals.of.contains_key(&ino)
-        {
+        if seals & !(SEAL | SHRINK | GROW | WRITE | FUTURE_WRITE) != 0 {
             return err(Errno::EINVAL);
         }
-        let old = self.seals(ino);
+        let id = self.file_id(fd)?;
+        let (ino, old) = self.sealed(id).ok_or(Errno::EINVAL)?;
         if old & SEAL != 0 {
             return err(Errno::EPERM);
         }

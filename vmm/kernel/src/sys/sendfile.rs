@@ -171,6 +171,8 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
         }
         k.begin_part();
     }
+    // "done: [...] file_accessed(in)", whatever was moved (splice_direct_to_actor).
+    k.accessed(from);
     Ok(done)
 }
 
@@ -190,8 +192,12 @@ pub(super) fn fill_pipe(
     }
     let pages = k.node.pipes[pipe].free_slots() as u64;
     let into = at.at() % PIPE_BUF as u64;
+    at.check(count.min(pages * PIPE_BUF as u64))?;
     let data = read_piece(k, from, at.at(), count.min(pages * PIPE_BUF as u64 - into))?;
     if data.is_empty() {
+        if count > 0 {
+            k.accessed(from);
+        }
         return Ok(0);
     }
     let n = data.len() as u64;
@@ -227,9 +233,17 @@ fn move_piece(
     if !takes_pages(kind) && !matches!(kind, FileKind::Tty { .. } | FileKind::Synthetic { .. }) {
         return err(Errno::EINVAL);
     }
+    let is_file = matches!(kind, FileKind::Regular(_));
     k.node.tell_file(from, IN_ACCESS);
     let len = data.len() as u64;
-    let reached = k.write_from(to, &Source::Kernel(data), within, None)?;
+    let data = Source::Kernel(data);
+    let mut reached = k.write_from(to, &data, within, None)?;
+    // A file that has taken a part is asked to take the rest: at a limit of its size that is an error of its own, with SIGXFSZ, which only
+    // a transfer that has moved nothing tells (iter_file_splice_write).
+    if is_file && reached < len {
+        let rest = Source::Kernel(k.source_bytes(&data, reached, len - reached)?.into_owned());
+        reached += k.write_from(to, &rest, 0, None).unwrap_or(0);
+    }
     *whole = reached == len;
     Ok(reached)
 }

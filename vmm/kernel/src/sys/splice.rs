@@ -415,7 +415,7 @@ impl Ctx<'_> {
                 true => Err(Wait::object(Object::Pipe(pipe)).progress(Progress::Read(to)).into()),
             };
         }
-        let mut done = 0;
+        let (mut done, mut freed) = (0, false);
         while done < to.len() {
             let Some(front) = self.node.pipes[pipe].front_part(to.len() - done) else { break };
             let n = front.len() as u64;
@@ -423,13 +423,15 @@ impl Ctx<'_> {
                 break;
             }
             self.copy_out(&to, done, &front)?;
-            self.node.pipes[pipe].consume(n);
+            freed |= self.node.pipes[pipe].consume(n);
             done += n;
+        }
+        if freed {
+            self.node.pipe_drained(pipe);
         }
         if done == 0 {
             return err(Errno::EFAULT);
         }
-        self.node.pipe_drained(pipe);
         Ok(done)
     }
 }

@@ -134,6 +134,7 @@ impl Ctx<'_> {
     pub(crate) fn report_left(&mut self, left: Left, ns: u64) -> Result<(), Errno> {
         match left {
             Left::Timespec(at) => self.write_obj(Ptr(at), &Timespec::from_ns(ns)),
+            Left::News(at) => super::process::give_no_news(self, Ptr(at)),
             // Rounded up, so that what is left never reads as nothing.
             Left::Timeval(at) => {
                 self.write_obj(Ptr(at), &Timeval::from_ns(ns.checked_next_multiple_of(1000).unwrap_or(ns)))

@@ -117,6 +117,12 @@ impl UnixSockets {
         s.writable() || s.error.is_some() || s.shut_write || !matches!(s.peer, Peer::Alive(_))
     }
 
+    /// Whether a message of a stream does not wait for room: some is there, or an error comes before that.
+    pub fn has_room(&self, id: UnixId) -> bool {
+        let s = &self.sockets[id];
+        s.charged < s.sndbuf as usize || s.error.is_some()
+    }
+
     /// As [`UnixSockets::sender_may_go_on`], for packets, which may have no peer.
     pub fn packet_may_go_on(&self, id: UnixId) -> bool {
         let s = &self.sockets[id];
@@ -160,13 +166,14 @@ impl UnixSockets {
         let (mut sent, mut anc) = (0, anc);
         while sent < data.len() {
             let s = &mut self.sockets[id];
-            if s.charged >= s.sndbuf as usize {
-                return if sent > 0 { Ok(sent) } else { Err(Stall::Until(id)) };
-            }
+            // A pending error goes before room (sock_alloc_send_pskb).
             if sent == 0
                 && let Some(error) = s.error.take()
             {
                 return Err(error.into());
+            }
+            if s.charged >= s.sndbuf as usize {
+                return if sent > 0 { Ok(sent) } else { Err(Stall::Until(id)) };
             }
             let most = self.stream_piece(id);
             if self.sockets[peer].shut_read {

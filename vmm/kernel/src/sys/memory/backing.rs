@@ -11,6 +11,9 @@ use crate::node::Node;
 impl Node {
     /// One more VMA refers to its backing.
     pub(crate) fn backing_ref(&mut self, mm: MmId, vma: &Vma) {
+        if let Some(file) = vma.marks.file {
+            self.file_ref(file);
+        }
         match vma.backing {
             Backing::File { ino, .. } => {
                 self.vfs.map_start(ino);
@@ -22,6 +25,7 @@ impl Node {
     }
 
     fn backing_unref(&mut self, mm: MmId, vma: &Vma) {
+        self.put.extend(vma.marks.file);
         match vma.backing {
             Backing::File { ino, .. } => {
                 if let Some(users) = self.mapped.get_mut(&ino) {

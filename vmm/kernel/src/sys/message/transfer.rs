@@ -230,6 +230,10 @@ impl Ctx<'_> {
                 Err(Errno::EPIPE) => return self.broken_pipe(msg.flags),
                 receiver => receiver?,
             };
+            // Also room comes first (sock_alloc_send_pskb).
+            if done < total && !self.node.unix.has_room(id) {
+                return self.short(Object::Unix(id), done, msg.nonblock, timeout);
+            }
             // A message of the socket takes all of its bytes or none; an urgent byte is one of its own (queue_oob).
             let urgent = oob && done + 1 == total;
             let most = if oob && !urgent { piece.min(total - 1 - done) } else { piece };
