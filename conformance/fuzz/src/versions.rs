@@ -110,8 +110,6 @@ const RULES: &[Rule] = &[
             _ => eventfd && d.native == done.to_string() && d.simulated == (done + 8).to_string(),
         }
     }),
-    // 6.7: MADV_REMOVE asks whether a mapping may become writable, where it asked whether it is.
-    ((6, 7), |d| d.is(&["madvise"]) && d.argument(2) == "9" && d.simulated == "-13"),
     // 6.17: mremap(2) moves several mappings at once, where it failed with EFAULT.
     ((6, 17), |d| d.is(&["mremap"]) && d.simulated == "-14"),
     // And it looks at all of them before it changes anything; before, what lay in its place was gone when it failed, and what became smaller
@@ -149,7 +147,13 @@ const RULES: &[Rule] = &[
         d.is(&["preadv2"]) && d.simulated == "-95" && d.ops.iter().any(|op| op.contains(" signalfd4 "))
     }),
     // 6.16: what is anonymous has no mode and no owner to change (anon_inode_setattr).
-    ((6, 16), |d| d.is(&["fchmod", "fchown"]) && d.native == "-95" && d.simulated == "0"),
+    ((6, 16), |d| {
+        d.is(&["fchmod", "fchown", "fchownat", "utimensat"]) && d.native == "-95" && d.simulated == "0"
+    }),
+    // 6.9: epoll_wait(2) looks up the descriptor before it looks at its other arguments (ep_check_params).
+    ((6, 9), |d| d.is(&["epoll_wait"]) && d.native == "-9" && ["-22", "-14"].contains(&d.simulated)),
+    // 6.7: splice(2) asks whether the whole range has a place before it cuts it to the room of the pipe.
+    ((6, 7), |d| d.is(&["splice"]) && d.native == "-22" && d.simulated == "0"),
     // 6.5: no bytes are read of anything before it is asked whether it has a function for that (vfs_splice_read).
     ((6, 5), |d| d.is(&["sendfile"]) && d.argument(3) == "0" && d.native == "0" && d.simulated == "-22"),
     // 6.6: F_OFD_GETLK knows F_UNLCK, so the type is looked at after the range.
@@ -244,7 +248,14 @@ const RULES: &[Rule] = &[
         refused && d.simulated == "0" && !is_root()
     }),
     // Any: TCP sockets can be mapped for the zero-copy receive that docs/syscalls.md says is refused.
-    ((0, 0), |d| d.is(&["mmap"]) && d.simulated == "-19"),
+    ((0, 0), |d| {
+        let stream = |op: &String| {
+            let kind = argument(op, 1).trim_start_matches("0x");
+            let kind = u64::from_str_radix(kind, 16).unwrap_or(0) & 0xf;
+            op.contains(" socket ") && ["2", "10"].contains(&argument(op, 0)) && kind == 1
+        };
+        d.is(&["mmap"]) && d.simulated == "-19" && d.ops.iter().any(stream)
+    }),
     // Any: how large a directory is depends on its file system, and so whether a range of a lock that counts from its end begins before its
     // beginning. A regular file has the same size, and says the same.
     ((0, 0), |d| {

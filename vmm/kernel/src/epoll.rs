@@ -19,7 +19,7 @@ use crate::wait::{Object, WaitOn};
 pub type Key = (i32, FileId);
 
 /// A watch as seen from the watched object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WatchKey {
     /// The instance.
     pub epoll: EpollId,
@@ -37,6 +37,8 @@ struct Item {
     /// signalfd file descriptor to an epoll(7) instance, then epoll_wait(2) returns events only for signals sent to that process"
     /// (signalfd(2)): the watch is at the wait queue of that process (`sighand->signalfd_wqh`), also after fork(2).
     signals_of: Option<ActionsId>,
+    /// The same: its place among all watches that were added.
+    added: u64,
 }
 
 /// An epoll instance.
@@ -167,24 +169,37 @@ impl Node {
     /// using EPOLLEXCLUSIVE, one or more of the epoll file descriptors will receive an event with epoll_wait(2)"; the others
     /// all receive it (epoll_ctl(2)).
     pub(crate) fn epoll_mark(&mut self, object: Object, events: u32) {
-        self.epoll_mark_of(object, events, None);
-    }
-
-    /// The same of a signal that was sent to a process with these signal actions: of the watches that such a process has added.
-    pub(crate) fn epoll_mark_of(&mut self, object: Object, events: u32, signals_of: Option<ActionsId>) {
         let Some(watches) = self.epoll_watch.get(&object).cloned() else { return };
         // The end of a connection or a pipe is told to all (wake_up_interruptible_all).
         let all = events & (c::EPOLLHUP | c::EPOLLRDHUP) as u32 != 0;
-        let mut taken = false;
-        // Exclusive watches are at the end of Linux's list, in the order in which they were made.
-        for exclusive in [false, true] {
-            for w in &watches {
-                let Some(item) = self.item(w).filter(|item| item.signals_of == signals_of) else { continue };
-                if (item.events & c::EPOLLEXCLUSIVE as u32 != 0) != exclusive || taken {
-                    continue;
-                }
-                taken = self.mark(w, events) && exclusive && !all;
+        let is_exclusive = |node: &Node, w: &WatchKey| {
+            node.item(w).is_some_and(|item| item.events & c::EPOLLEXCLUSIVE as u32 != 0)
+        };
+        // The newest comes first; exclusive watches are at the end of Linux's list, in the order in which they were made (ep_ptable_queue_proc).
+        for w in watches.iter().rev().filter(|w| !is_exclusive(self, w)).copied().collect::<Vec<_>>() {
+            self.mark(&w, events);
+        }
+        for w in watches.iter().filter(|w| is_exclusive(self, w)).copied().collect::<Vec<_>>() {
+            if self.mark(&w, events) && !all {
+                break;
             }
+        }
+    }
+
+    /// The same of a signal that was sent to a process with these signal actions: of the watches that such a process has added, of all its signalfds. They
+    /// are in one queue (`sighand->signalfd_wqh`).
+    pub(crate) fn epoll_mark_signals(&mut self, events: u32, signals_of: ActionsId) {
+        let of_signalfds =
+            self.epoll_watch.iter().filter(|(object, _)| matches!(object, Object::SignalFd(_)));
+        let mut watches: Vec<(u64, WatchKey)> = of_signalfds
+            .flat_map(|(_, watches)| watches)
+            .filter_map(|w| {
+                Some((self.item(w).filter(|item| item.signals_of == Some(signals_of))?.added, *w))
+            })
+            .collect();
+        watches.sort_unstable_by(|one, other| other.cmp(one));
+        for (_, w) in watches {
+            self.mark(&w, events);
         }
     }
 
@@ -286,12 +301,14 @@ impl Node {
         // "EPOLLERR, EPOLLHUP: epoll_wait(2) will always report for this event; it is not necessary to set it in events":
         // the kernel sets them here, so that an empty set still reports them while a spent one-shot watch does not.
         let event = EpollEvent { events: event.events | ALWAYS, ..event };
-        let (queued, signals_of) = match epoll.items.get(&key) {
-            Some(item) => (item.queued, item.signals_of),
-            None => (false, adder),
+        let (queued, signals_of, added) = match epoll.items.get(&key) {
+            Some(item) => (item.queued, item.signals_of, item.added),
+            None => (false, adder, self.watches_added),
         };
-        epoll.items.insert(key, Item { events: event.events, data: event.data, queued, object, signals_of });
+        let EpollEvent { events, data } = event;
+        epoll.items.insert(key, Item { events, data, queued, object, signals_of, added });
         if add {
+            self.watches_added += 1;
             self.epoll_watch.get_or_default(object).push(WatchKey { epoll: ep, key });
         }
         let bits = match object {

@@ -40,7 +40,8 @@ impl Ctx<'_> {
         }
         let e = &mut self.node.events[id];
         if e.count == 0 {
-            if nonblock {
+            // Not looked at again by who sleeps (wait_event_interruptible_locked_irq).
+            if nonblock && self.resumed.is_none() {
                 return Err(Errno::EAGAIN.into());
             }
             return Err(Wait::object(Object::Event(id)).into());
@@ -60,8 +61,11 @@ impl Ctx<'_> {
         mut done: u64,
         nonblock: bool,
     ) -> SysResult {
+        let begun = done;
         loop {
             let len = from.next_vector(done);
+            // Not looked at again by who sleeps.
+            let nonblock = nonblock && (self.resumed.is_none() || done > begun);
             match self.eventfd_add(id, from, (done, len), nonblock) {
                 Ok(()) => done += 8,
                 Err(Stop::Errno(_)) if done > 0 => return Ok(done),

@@ -1,18 +1,21 @@
 //! Signals of descriptors (fcntl(2), "Managing signals"): whom a description tells that it has become ready, and telling him.
 //!
-//! [`Node::fasync`](crate::node::Node) holds the descriptions with O_ASYNC by the object that they refer to. Pipes tell
-//! ([`Node::pipe_async`]) where Linux's `kill_fasync` does, which is more often than something becomes ready; sockets and inotify
-//! instances tell when their readiness is told to whoever waits for it ([`Node::object_async`]).
+//! [`Node::fasync`](crate::node::Node) holds the descriptions with O_ASYNC by the object that they refer to. Pipes
+//! ([`Node::pipe_async`]) and sockets ([`Node::socket_async`]) tell where Linux's `kill_fasync` and `sk_wake_async` do, which is not always
+//! when something becomes ready; other sockets and inotify instances tell when their readiness is told to whoever waits for it
+//! ([`Node::object_async`]).
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
+use bloodhound_net::{Proto, SocketId, Tell};
 
 use crate::credentials::Credentials;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::node::Node;
-use crate::wait::Object;
+use crate::unix::Kind;
+use crate::wait::{Blocked, Object, Progress, WaitOn};
 
 /// Which kind of owner a description has (F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +49,17 @@ pub struct Async {
     pub fd: i32,
     /// A socket that had no room for what was sent: only such a one tells of room (SOCKWQ_ASYNC_NOSPACE).
     pub lacked_room: bool,
+}
+
+/// On what it depends whether a socket tells of something (SOCK_WAKE_WAITD and its kind).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waking {
+    /// Data: only if nobody sleeps for it.
+    Data,
+    /// Room: only if it was missed.
+    Space,
+    /// Anything else.
+    Any,
 }
 
 /// What is told: POLL_IN and its kind (sigaction(2), "The si_code field").
@@ -141,9 +155,51 @@ impl Node {
         }
     }
 
-    /// The readiness of a socket or inotify instance is told; `events` are what may have become ready.
+    /// A socket tells, if the waking is one that counts (`sock_wake_async`).
+    pub(crate) fn socket_async(&mut self, object: Object, waking: Waking, band: Band) {
+        let Some(list) = self.fasync.get(&object).cloned() else { return };
+        if waking == Waking::Data && self.is_waited_for(object) {
+            return;
+        }
+        for id in list {
+            let told = self.files[id].asynced.as_mut().filter(|_| waking == Waking::Space);
+            if told.is_none_or(|told| std::mem::take(&mut told.lacked_room)) {
+                self.tell_async(id, band);
+            }
+        }
+    }
+
+    /// A socket of the internet tells.
+    pub(crate) fn inet_async(&mut self, id: SocketId, what: Tell) {
+        let all = [
+            (Tell::IN, Waking::Data, Band::In),
+            (Tell::SPACE, Waking::Space, Band::Out),
+            (Tell::OUT, Waking::Any, Band::Out),
+            (Tell::ERR, Waking::Any, Band::Error),
+            (Tell::HUP, Waking::Data, Band::HangUp),
+        ];
+        for (_, waking, band) in all.into_iter().filter(|(bit, ..)| what.contains(*bit)) {
+            self.socket_async(Object::Inet(id), waking, band);
+        }
+    }
+
+    /// Whether somebody sleeps until a stream has data, or did and has not run since (SOCKWQ_ASYNC_WAITDATA): what comes is for him.
+    fn is_waited_for(&self, object: Object) -> bool {
+        let stream = match object {
+            Object::Unix(id) => self.unix.get(id).kind == Kind::Stream,
+            Object::Inet(id) => self.inet.get(&id).is_some_and(|socket| socket.proto == Proto::Tcp),
+            _ => false,
+        };
+        let on = WaitOn::Object(object);
+        let receives =
+            |call: &Blocked| call.wait.on.contains(&on) && matches!(call.progress, Progress::Receive(_));
+        stream && self.tasks.keys().any(|tid| self.call_of(*tid).is_some_and(receives))
+    }
+
+    /// The readiness of an inotify instance or a socket of another kind is told; `events` are what may have become ready.
     pub(crate) fn object_async(&mut self, object: Object, events: u32) {
-        if self.fasync.is_empty() || matches!(object, Object::Pipe(_)) {
+        let tells_itself = matches!(object, Object::Pipe(_) | Object::Inet(_) | Object::Unix(_));
+        if self.fasync.is_empty() || tells_itself {
             return;
         }
         let Some(list) = self.fasync.get(&object) else { return };
@@ -177,12 +233,12 @@ impl Node {
         None
     }
 
-    /// A send by this socket has found no room.
-    pub(crate) fn lacks_room(&mut self, object: Object) {
+    /// A send by this socket has found no room, or begins, or sleeps until there is some (SOCKWQ_ASYNC_NOSPACE).
+    pub(crate) fn lacks_room(&mut self, object: Object, lacks: bool) {
         let files = &mut self.files;
         for id in self.fasync.get(&object).into_iter().flatten() {
             if let Some(told) = &mut files[*id].asynced {
-                told.lacked_room = true;
+                told.lacked_room = lacks;
             }
         }
     }
@@ -218,9 +274,9 @@ impl Node {
         };
         match owner.whom {
             Whom::Group => {
-                let members = self.processes.values().filter(|p| p.pgid == pid);
-                let members = members.filter(|p| permitted(self.credentials_of(p)));
-                for member in members.map(|p| p.pid).collect::<Vec<_>>() {
+                let mut members = self.members_of(pid);
+                members.retain(|member| permitted(self.credentials_of(self.process(*member))));
+                for member in members {
                     self.send_process(member, info);
                 }
             }

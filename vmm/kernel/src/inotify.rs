@@ -154,7 +154,8 @@ impl Inotify {
     fn hear(&mut self, happened: &Happened, ino: Ino, name: Option<&Name>) -> Option<Ino> {
         let wd = *self.by_ino.get(&ino)?;
         let watch = &self.watches[&wd];
-        let excluded = name.is_some() && happened.unlinked && watch.mask & IN_EXCL_UNLINK != 0;
+        // Of the watch of the file itself as well (fsnotify_handle_inode_event).
+        let excluded = happened.unlinked && watch.mask & IN_EXCL_UNLINK != 0;
         let event = happened.mask & IN_ALL_EVENTS;
         let once = watch.mask & IN_ONESHOT != 0;
         let wanted = event & watch.mask != 0 && !excluded;

@@ -269,6 +269,8 @@ pub struct Node {
     pub cpu_alarms: Map<CpuClock, Set<(SimTime, TimerKey)>>,
     /// Runnable tasks; the scheduler picks from it.
     pub run_queue: Vec<Tid>,
+    /// How many watches were added to epoll instances.
+    pub(crate) watches_added: u64,
     /// How often a thread was given a child ([`crate::process::Process::sibling`]).
     pub births: u64,
     /// How often a task became runnable.
@@ -366,6 +368,7 @@ impl Node {
             cpu_alarms: Map::new(),
             run_queue: Vec::new(),
             births: 0,
+            watches_added: 0,
             urgent: false,
             real_time: RealTime::default(),
             woken: 0,
@@ -485,6 +488,9 @@ impl Node {
         for at in 0..self.net.len() as u32 {
             for (id, ready) in self.net.stack_mut(NetNs(at)).take_events() {
                 self.notify_object(crate::wait::Object::Inet(id), crate::inet::wake_bits(ready));
+            }
+            for (id, what) in self.net.stack_mut(NetNs(at)).take_tells() {
+                self.inet_async(id, what);
             }
             for id in self.net.stack_mut(NetNs(at)).take_urgent() {
                 self.send_sigurg(crate::wait::Object::Inet(id));

@@ -266,8 +266,9 @@ impl Node {
         let one_sided = p.has_readers() != p.has_writers();
         // "if (!pipe->readers != !pipe->writers)" (pipe_release).
         if one_sided {
-            let all = c::EPOLLHUP | c::EPOLLERR | c::EPOLLIN | c::EPOLLOUT;
-            self.notify_object(Object::Pipe(pipe), all as u32);
+            for queue in [c::EPOLLHUP | c::EPOLLIN, c::EPOLLERR | c::EPOLLOUT] {
+                self.notify_object(Object::Pipe(pipe), queue as u32);
+            }
             self.pipe_async(pipe, true);
             self.pipe_async(pipe, false);
         }
@@ -297,7 +298,8 @@ impl Ctx<'_> {
             self.node.pipe_async(pipe, false);
             return Ok(0);
         }
-        if p.is_empty() && nonblock {
+        // Who sleeps looks at O_NONBLOCK again only when something has come (wait_event_interruptible_exclusive).
+        if p.is_empty() && nonblock && self.resumed.is_none() {
             // Writers are told of every read that ends, also of one without a byte (pipe_read's end).
             self.node.pipe_async(pipe, false);
             return Err(Errno::EAGAIN.into());
@@ -354,6 +356,8 @@ impl Ctx<'_> {
         if done > begun {
             self.charge_moved(done);
         }
+        // Who sleeps looks at O_NONBLOCK again only when there was room.
+        let nonblock = nonblock && (self.resumed.is_none() || done > begun);
         let ends = done == total || nonblock || bad;
         // "Epoll nonsensically wants a wakeup whether the pipe was already empty or not" (the kernel's pipe_write): watches hear of each write that ends, also of one that
         // failed; of one that goes to sleep only if nothing had waited.

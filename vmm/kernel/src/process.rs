@@ -166,6 +166,8 @@ pub struct Process {
     pub sibling: u64,
     /// Process group.
     pub pgid: Pid,
+    /// When it came to that, in the order of all births and such changes.
+    pub grouped: u64,
     /// Session.
     pub sid: Pid,
     /// Controlling terminal.

@@ -235,7 +235,8 @@ impl Node {
         let Some(task) = self.tasks.get(&tid) else { return };
         let (pid, blocked) = (task.pid, task.sigmask & bit(signo) != 0);
         self.prepare_signal(pid, signo);
-        if self.ignored(pid, &info) && !blocked {
+        // Of one that is pending already nobody hears again (legacy_queue).
+        if self.ignored(pid, &info) && !blocked || self.task(tid).pending.has_place_of(&info) {
             return;
         }
         self.task_mut(tid).pending.add(info);
@@ -324,11 +325,9 @@ impl Node {
     /// added to epoll instances: `signalfd_notify` looks at no mask, and whether they have something to tell is seen when they are harvested.
     pub(crate) fn wake_signalfds(&mut self, actions: ActionsId, signals: u64, events: u64) {
         let all: Vec<_> = self.signalfds.iter().map(|(id, fd)| (id, fd.mask & signals != 0)).collect();
-        for (id, shown) in all {
-            self.epoll_mark_of(Object::SignalFd(id), events as u32, Some(actions));
-            if shown {
-                self.notify(WaitOn::Object(Object::SignalFd(id)));
-            }
+        self.epoll_mark_signals(events as u32, actions);
+        for (id, _) in all.into_iter().filter(|(_, shown)| *shown) {
+            self.notify(WaitOn::Object(Object::SignalFd(id)));
         }
     }
 
@@ -571,7 +570,8 @@ impl Node {
         let action = self.action(ppid, c::SIGCHLD as u32);
         let no_stop = action.flags & c::SA_NOCLDSTOP != 0;
         let ended = matches!(code, c::CLD_EXITED | c::CLD_KILLED | c::CLD_DUMPED);
-        if exit_signal != 0 && (ended || !no_stop) {
+        // Of a stop SIGCHLD tells whatever the signal of its end is (do_notify_parent_cldstop).
+        if if ended { exit_signal != 0 } else { !no_stop } {
             let mut info = child_info(code, pid, uid, status);
             info.signo = if ended { exit_signal as i32 } else { c::SIGCHLD as i32 };
             // One that is ignored is not sent at all, and not pending where it is blocked (do_notify_parent).

@@ -74,6 +74,7 @@ impl Node {
             parent_thread: Tid(0),
             sibling: 0,
             pgid: pid,
+            grouped: 0,
             sid: pid,
             threads: vec![tid],
             mm,

@@ -175,6 +175,8 @@ pub struct Task {
     pub pdeathsig: u32,
     /// PR_SET_TIMERSLACK; sleeps end on time here.
     pub timer_slack: TimerSlack,
+    /// Semaphores that it will undo operations on (SEM_UNDO), if it has done any or shares them (CLONE_SYSVSEM).
+    pub undo: Option<crate::ipc::sem::UndoList>,
     /// CLONE_CHILD_CLEARTID's word.
     pub clear_child_tid: u64,
     /// set_robust_list's head.
@@ -254,6 +256,7 @@ impl Task {
             pdeathsig: 0,
             timer_slack: TimerSlack::FIRST,
             altstack: StackT { flags: bloodhound_abi::consts::SS_DISABLE as i32, ..StackT::default() },
+            undo: None,
             clear_child_tid: 0,
             robust_list: 0,
             comm: Vec::new(),

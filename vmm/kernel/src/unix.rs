@@ -1,7 +1,7 @@
 //! Unix-domain sockets (unix(7)): stream, datagram and sequenced-packet sockets within a node.
 //!
 //! [`UnixSockets`] is plain data that knows nothing of tasks or descriptors. Its operations never sleep: where Linux
-//! would, they give [`Stall::Until`] with the socket whose change is worth another try. Wake-ups and the descriptions
+//! would, they give [`Stall::Until`] or [`Stall::Room`] with the socket whose change is worth another try. Wake-ups and the descriptions
 //! that fall out of lost messages are collected as effects and carried out by [`Node::settle_unix`].
 //!
 //! Modules: [`collect`] (descriptors in messages), [`connect`] (names, listening, connecting, closing), [`transfer`] (messages and buffers),
@@ -27,6 +27,7 @@ use bloodhound_bpf::Filter;
 use bloodhound_vfs::{BaseFs, Ino};
 
 use crate::container::ContainerId;
+use crate::fasync::{Band, Waking};
 use crate::ids::*;
 use crate::node::Node;
 use crate::socket::Generic;
@@ -44,7 +45,7 @@ const DATAGRAM_QUEUE: u32 = 10;
 /// What a waker tells when the reader side got something (`sock_def_readable`).
 const READABLE: u32 = (c::EPOLLIN | c::EPOLLPRI | c::EPOLLRDNORM | c::EPOLLRDBAND) as u32;
 /// What a waker tells when there is room again (`unix_write_space`).
-const WRITABLE: u32 = (c::EPOLLOUT | c::EPOLLWRNORM | c::EPOLLWRBAND) as u32;
+pub(crate) const WRITABLE: u32 = (c::EPOLLOUT | c::EPOLLWRNORM | c::EPOLLWRBAND) as u32;
 /// A change of state (`sk_state_change`): Linux wakes every waiter, whatever it is interested in.
 const CHANGED: u32 = READABLE | WRITABLE | (c::EPOLLRDHUP | c::EPOLLHUP | c::EPOLLERR) as u32;
 
@@ -113,6 +114,8 @@ pub enum Stall {
     Errno(Errno),
     /// EAGAIN, or sleep until that socket changes and try again.
     Until(UnixId),
+    /// EAGAIN, or sleep until the queue of that other socket may have room and try again (`unix_wait_for_peer`).
+    Room(UnixId),
 }
 
 impl From<Errno> for Stall {
@@ -233,6 +236,8 @@ struct Effects {
     retries: VecDeque<UnixId>,
     /// Descriptions in messages that nobody will receive.
     dropped: VecDeque<FileId>,
+    /// What the owners of sockets with O_ASYNC are told.
+    tells: VecDeque<(UnixId, Waking, Band)>,
     /// Sockets that got an urgent byte.
     urgent: VecDeque<UnixId>,
     /// Messages to /dev/log.
@@ -281,6 +286,11 @@ impl UnixSockets {
         &self.sockets[id]
     }
 
+    /// Whether it is not closed.
+    pub(crate) fn exists(&self, id: UnixId) -> bool {
+        self.sockets.get(id).is_some()
+    }
+
     /// The socket; it must exist.
     pub fn get_mut(&mut self, id: UnixId) -> &mut UnixSocket {
         &mut self.sockets[id]
@@ -323,6 +333,11 @@ impl UnixSockets {
             bits |= WRITABLE;
         }
         bits
+    }
+
+    /// Whether who sleeps for room in the queue of a socket goes on sleeping.
+    pub(crate) fn is_full(&self, id: UnixId) -> bool {
+        self.sockets.get(id).is_some_and(UnixSocket::queue_full)
     }
 
     /// The connected receiver of datagrams has no room. A peer that is connected back never counts as full.
@@ -382,22 +397,36 @@ impl UnixSockets {
     pub fn set_sndbuf(&mut self, id: UnixId, bytes: u32) {
         let s = &mut self.sockets[id];
         s.sndbuf = bytes;
-        if s.writable() {
-            self.wake(id, WRITABLE);
-        }
+        self.write_space(id);
     }
 
     fn wake(&mut self, id: UnixId, bits: u32) {
         self.effects.wakes.push_back((id, bits));
     }
 
+    fn tell(&mut self, id: UnixId, waking: Waking, band: Band) {
+        self.effects.tells.push_back((id, waking, band));
+    }
+
+    /// Something has come (`sock_def_readable`).
+    fn data_ready(&mut self, id: UnixId) {
+        self.wake(id, READABLE);
+        self.tell(id, Waking::Data, Band::In);
+    }
+
+    /// There may be room again (`unix_write_space`).
+    fn write_space(&mut self, id: UnixId) {
+        if self.sockets[id].writable() {
+            self.wake(id, WRITABLE);
+            self.tell(id, Waking::Space, Band::Out);
+        }
+    }
+
     /// Takes a charge back from a sender, which may have room then.
     fn discharge(&mut self, sender: UnixId, charge: usize) {
         let Some(s) = self.sockets.get_mut(sender) else { return };
         s.charged -= charge;
-        if s.writable() {
-            self.wake(sender, WRITABLE);
-        }
+        self.write_space(sender);
     }
 
     /// Forgets a message that nobody will receive.
@@ -409,9 +438,9 @@ impl UnixSockets {
 
     /// Whether wake-ups or dropped descriptions wait for [`Node::settle_unix`].
     fn has_effects(&self) -> bool {
-        let Effects { wakes, retries, dropped, urgent, logged } = &self.effects;
+        let Effects { wakes, retries, dropped, tells, urgent, logged } = &self.effects;
         let quiet = wakes.is_empty() && retries.is_empty() && dropped.is_empty();
-        !(quiet && urgent.is_empty() && logged.is_empty())
+        !(quiet && tells.is_empty() && urgent.is_empty() && logged.is_empty())
     }
 }
 
@@ -438,8 +467,11 @@ impl Node {
             while let Some((id, bits)) = self.unix.effects.wakes.pop_front() {
                 self.notify_object(Object::Unix(id), bits);
             }
+            while let Some((id, waking, band)) = self.unix.effects.tells.pop_front() {
+                self.socket_async(Object::Unix(id), waking, band);
+            }
             while let Some(id) = self.unix.effects.retries.pop_front() {
-                self.notify(WaitOn::Object(Object::Unix(id)));
+                self.notify(WaitOn::UnixRoom(id));
             }
             while let Some(message) = self.unix.effects.logged.pop_front() {
                 self.print_logged(message);

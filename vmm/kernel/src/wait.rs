@@ -99,6 +99,8 @@ pub enum WaitOn {
     Lease(Ino),
     /// The other side of the fifo is being opened.
     Fifo(Ino),
+    /// Room in the queue of a unix socket, for those who send or connect to it (`peer_wait` of net/unix/af_unix.c).
+    UnixRoom(UnixId),
     /// The values of a semaphore set ([`crate::ipc`]).
     Semaphores(IpcNs, i32),
     /// A message of a queue, or room in it.
@@ -209,6 +211,8 @@ pub enum Progress {
     Children {
         /// The children. A group that is the caller's own is that of the call's beginning.
         which: Children,
+        /// Only those that the caller's own thread has made (__WNOTHREAD).
+        own: bool,
         /// One of them has news, or had some.
         told: bool,
     },
@@ -547,8 +551,14 @@ impl Node {
         let Some(process) = self.processes.get(&parent) else { return };
         let (threads, group) = (process.threads.clone(), self.process(child).pgid);
         for tid in threads {
-            let Some((sleeps, Progress::Children { which, told })) = self.progress_of(tid) else { continue };
+            let maker = self.process(child).parent_thread;
+            let Some((sleeps, Progress::Children { which, own, told })) = self.progress_of(tid) else {
+                continue;
+            };
+            // "if ((wo->wo_flags & __WNOTHREAD) && wo->child_wait.private != p->parent) return 0" (child_wait_callback).
+            let others = *own && maker != tid;
             let meant = match *which {
+                _ if others => false,
                 Children::Any => true,
                 Children::Pid(pid) => pid == child,
                 Children::Group(of) => of == group,

@@ -16,7 +16,7 @@ use crate::naming::{Opened, Segments};
 use crate::socket::{Association, Common, Cx, Request};
 use crate::stack::is_signed;
 use crate::wire::SIGNATURE;
-use crate::{Flags, Segment, TcpInfo, TcpState};
+use crate::{Flags, Segment, TcpInfo, TcpState, Tell};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
 use congestion::{Congestion, Rtt};
@@ -62,6 +62,8 @@ pub(crate) struct Conn {
     urgent_end: Option<u64>,
     /// A send took less than there was room for: the next acknowledgement tells of room (SOCK_NOSPACE).
     no_space: bool,
+    /// Bytes that were not acknowledged when the connection failed.
+    lost: u32,
 
     /// Received data.
     pub(crate) rcv: RecvBuffer,
@@ -141,6 +143,7 @@ impl Conn {
             fin_sent: false,
             urgent_end: None,
             no_space: false,
+            lost: 0,
             rcv: RecvBuffer::default(),
             irs: 0,
             rcv_nxt: 0,
@@ -308,8 +311,10 @@ impl Conn {
     fn fail(&mut self, error: Errno, cx: &mut Cx<'_>) {
         cx.net.counters.tcp.failed(self.state);
         cx.c.error = Some(error);
+        self.lost = self.snd.len() as u32;
         self.snd.clear();
         self.finish(cx);
+        cx.c.tell(Tell::ERR);
     }
 
     /// Something between the two ends resets the connection, with a segment to each.
@@ -476,6 +481,25 @@ impl Conn {
                 Ok(())
             }
         }
+    }
+
+    /// By how many bytes what was written is ahead of what is acknowledged, and of what was sent; nothing counts during a handshake. What a
+    /// connection that has failed has lost counts on, and so does a SYN that was not answered.
+    pub(crate) fn written_ahead(&self) -> [u32; 2] {
+        if matches!(self.state, TcpState::SynSent | TcpState::SynRecv) {
+            return [0; 2];
+        }
+        let lost = self.lost + u32::from(self.snd_una == self.iss);
+        [self.snd.len() as u32 + lost, (self.snd.end() - self.offset_of(self.snd_nxt)) as u32]
+    }
+
+    /// The same when the socket gives the connection up, which puts the largest window between (`tcp_disconnect`).
+    pub(crate) fn ahead(&self) -> [u32; 2] {
+        let [unacked, unsent] = match self.state {
+            TcpState::SynSent => [1, 0],
+            _ => self.written_ahead(),
+        };
+        [unacked, unsent].map(|bytes| bytes.wrapping_add(self.max_window))
     }
 
     /// Whether data or the FIN still waits for its acknowledgement.

@@ -53,6 +53,8 @@ pub struct Sending {
     pub unfragmented: bool,
     /// Times of sending that are to be told.
     pub times: Times,
+    /// A part of it was taken already, and so the rest is, whatever became of its socket.
+    pub begun: bool,
 }
 
 /// Which times of sending the error queue is to tell of a datagram (SO_TIMESTAMPING).
@@ -84,6 +86,7 @@ impl Default for Sending {
             has_header: false,
             unfragmented: false,
             times: Times::default(),
+            begun: false,
         }
     }
 }

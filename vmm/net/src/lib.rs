@@ -43,7 +43,7 @@ pub use fabric::{
 pub use iface::shown;
 pub use names::ServerAnswer;
 pub use options::{
-    Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, StateChange, TcpInfo, TcpState,
+    Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, StateChange, TcpInfo, TcpState, Tell,
 };
 pub use packet::{Body, Flags, Packet, Proto, Segment, Unreachable};
 pub use stack::{Frame, FrameKind, Stack, hardware_address};

@@ -27,6 +27,23 @@ bitflags::bitflags! {
     }
 }
 
+bitflags::bitflags! {
+    /// What is told to whom F_SETOWN has named, of a socket with O_ASYNC (`sk_wake_async`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Tell: u8 {
+        /// Data or a connection has come, or the end.
+        const IN = 1;
+        /// There is room, for who has missed it.
+        const SPACE = 2;
+        /// The connection is there.
+        const OUT = 4;
+        /// An error.
+        const ERR = 8;
+        /// Both halves are closed.
+        const HUP = 16;
+    }
+}
+
 /// Which half shutdown(2) closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shutdown {
@@ -101,6 +118,8 @@ pub enum SockOpt {
     UnicastInterface(u32),
     /// IPV6_UNICAST_IF.
     UnicastInterface6(u32),
+    /// SO_INCOMING_CPU.
+    IncomingCpu(i32),
 }
 
 /// The values of a socket's options, as getsockopt(2) shows them.
@@ -166,6 +185,8 @@ pub struct Options {
     pub recverr6: bool,
     /// SO_SELECT_ERR_QUEUE: poll(2) tells of the error queue by POLLPRI as well.
     pub select_err_queue: bool,
+    /// SO_INCOMING_CPU: the processor that has taken in the last packet, or what was set since; -1 at first.
+    pub incoming_cpu: i32,
 }
 
 impl Options {
@@ -213,6 +234,7 @@ impl Options {
             recverr: false,
             recverr6: false,
             select_err_queue: false,
+            incoming_cpu: -1,
         }
     }
 }

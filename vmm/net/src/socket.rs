@@ -6,7 +6,7 @@ use crate::datagram::Membership;
 use crate::iface::{Interfaces, unspecified};
 use crate::naming::{Datagrams, Opened};
 use crate::stack::{Guard, Tap};
-use crate::{Config, Datagram, Options, Proto, ReadyFlags, Report, SocketId, TcpState};
+use crate::{Config, Datagram, Options, Proto, ReadyFlags, Report, SocketId, TcpState, Tell};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_bpf::Filter;
 use bloodhound_decisions::Place;
@@ -47,6 +47,9 @@ pub(crate) struct Common {
     pub(crate) error: Option<Errno>,
     /// Error that only shows when the connection times out (sk_err_soft).
     pub(crate) soft_error: Option<Errno>,
+    /// Without a connection, how far the end of what was written is ahead of what is acknowledged, and of what was sent (`write_seq` of
+    /// `struct tcp_sock`).
+    pub(crate) ahead: [u32; 2],
     pub(crate) shut_read: bool,
     pub(crate) shut_write: bool,
     /// A FIN came in: reads give the end of the stream before any error (SOCK_DONE).
@@ -63,6 +66,8 @@ pub(crate) struct Common {
     pub(crate) guard: Option<Box<Guard>>,
     /// Wakes raised by the current call.
     pub(crate) wake: ReadyFlags,
+    /// What the owner is told of it.
+    pub(crate) tell: Tell,
     /// Place in the stack's list of events that were not yet taken.
     pub(crate) event: Option<u32>,
     /// The state in the last [`crate::StateChange`] about the socket.
@@ -99,6 +104,7 @@ impl Common {
             association: Association::Unconnected,
             error: None,
             soft_error: None,
+            ahead: [0; 2],
             shut_read: false,
             shut_write: false,
             done: false,
@@ -108,19 +114,38 @@ impl Common {
             filter: None,
             guard: None,
             wake: ReadyFlags::empty(),
+            tell: Tell::empty(),
             event: None,
             told: TcpState::Close,
         }
     }
 
-    /// Wakes waiters whose interest meets `key`.
+    /// Wakes waiters whose interest meets `key`, and tells the owner (`sk_data_ready`, `sk_write_space`, `sk_error_report`).
     pub(crate) fn wake(&mut self, key: ReadyFlags) {
         self.wake |= key;
+        self.tell.set(Tell::IN, self.tell.contains(Tell::IN) || key.contains(ReadyFlags::READ));
+        // "if (wq && wq->fasync_list && !(sk->sk_shutdown & SEND_SHUTDOWN))" (sk_stream_write_space).
+        let room = key.contains(ReadyFlags::WRITE) && !(self.proto == Proto::Tcp && self.shut_write);
+        self.tell.set(Tell::SPACE, self.tell.contains(Tell::SPACE) || room);
+        self.tell.set(Tell::ERR, self.tell.contains(Tell::ERR) || key.contains(ReadyFlags::ERR));
     }
 
-    /// Wakes all waiters (`sk_state_change`).
+    /// Tells the owner only.
+    pub(crate) fn tell(&mut self, what: Tell) {
+        self.tell |= what;
+    }
+
+    /// Wakes all waiters (`sk_state_change`), which tells the owner nothing.
     pub(crate) fn wake_all(&mut self) {
         self.wake |= ReadyFlags::all();
+    }
+
+    /// A packet has come in for it, by the one processor that there is: what SO_INCOMING_CPU shows is "the CPU affinity of the socket" then.
+    /// Of datagrams only those of a connected socket count (`__udp_queue_rcv_skb`).
+    pub(crate) fn has_come(&mut self) {
+        if self.peer.is_some() {
+            self.opts.incoming_cpu = 0;
+        }
     }
 
     pub(crate) fn take_error(&mut self) -> Option<Errno> {

@@ -24,7 +24,7 @@ use crate::naming::PortUses;
 use crate::socket::{Common, Cx, Kind, Socket, Udp};
 use crate::{
     Body, Bytes, Config, Counters, Header, Options, Packet, Proto, ReadyFlags, SockOpt, SocketId, SocketInfo,
-    StateChange, TcpInfo, TcpState, seq,
+    StateChange, TcpInfo, TcpState, Tell, seq,
 };
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_persistent::{Map, Set, Table};
@@ -60,6 +60,8 @@ pub struct Stack {
     /// Sockets with a deadline.
     timers: Set<(SimTime, SocketId)>,
     events: Vec<(SocketId, ReadyFlags)>,
+    /// What owners are told, not yet taken.
+    tells: Vec<(SocketId, Tell)>,
     /// Sockets that got an urgent mark, not yet taken.
     urgent: Vec<SocketId>,
     /// Changes of connections that were not yet taken.
@@ -100,6 +102,7 @@ impl Stack {
             listeners: Set::new(),
             timers: Set::new(),
             events: Vec::new(),
+            tells: Vec::new(),
             urgent: Vec::new(),
             changes: Vec::new(),
             next_port,
@@ -198,9 +201,11 @@ impl Stack {
                 SockOpt::QuickAck(on) => conn.set_quickack(on, &mut cx),
                 SockOpt::KeepAlive(_) => conn.reset_keepalive(&cx),
                 SockOpt::KeepIdle(_) if cx.c.opts.keepalive => conn.reset_keepalive(&cx),
-                SockOpt::SndBuf(_) if conn.is_writable(cx.c) => cx.c.wake(ReadyFlags::WRITE),
-                _ => {}
+                SockOpt::SndBuf(_) if !conn.is_writable(cx.c) => {}
+                _ => cx.c.wake(told_of(option)),
             }
+        } else {
+            cx.c.wake(told_of(option));
         }
         self.settle(id, now);
         Ok(())
@@ -214,6 +219,12 @@ impl Stack {
     /// SO_ERROR: takes the pending error.
     pub fn take_error(&mut self, id: SocketId) -> Result<Option<Errno>> {
         Ok(self.get_mut(id)?.common.take_error())
+    }
+
+    /// Leaves an error for the next call that looks for one. Nobody is woken.
+    pub fn keep_error(&mut self, id: SocketId, error: Errno) -> Result<()> {
+        self.get_mut(id)?.common.error = Some(error);
+        Ok(())
     }
 
     /// Which halves shutdown(2) or the end of a connection has closed: reading, writing.
@@ -283,11 +294,28 @@ impl Stack {
 
     /// SIOCOUTQ: bytes not yet acknowledged. EINVAL on a listener.
     pub fn unacked_bytes(&self, id: SocketId) -> Result<usize> {
-        match &self.get(id)?.kind {
+        self.written_ahead(id).map(|[unacked, _]| unacked)
+    }
+
+    /// SIOCOUTQNSD: bytes not yet sent. EINVAL on a listener.
+    pub fn unsent_bytes(&self, id: SocketId) -> Result<usize> {
+        self.written_ahead(id).map(|[_, unsent]| unsent)
+    }
+
+    /// By how many bytes what was written is ahead of what is acknowledged, and of what was sent (`tcp_ioctl`).
+    fn written_ahead(&self, id: SocketId) -> Result<[usize; 2]> {
+        let socket = self.get(id)?;
+        match &socket.kind {
             Kind::Listen(_) => Err(Errno::EINVAL),
-            Kind::Conn(conn) => Ok(conn.snd.len()),
-            Kind::Idle | Kind::Udp(_) | Kind::TimeWait(_) | Kind::Packet(_) => Ok(0),
+            Kind::Conn(conn) => Ok(conn.written_ahead().map(|bytes| bytes as usize)),
+            Kind::Idle => Ok(socket.common.ahead.map(|bytes| bytes as usize)),
+            Kind::Udp(_) | Kind::TimeWait(_) | Kind::Packet(_) => Ok([0; 2]),
         }
+    }
+
+    /// Bytes in the send buffer of a connection.
+    pub fn queued_bytes(&self, id: SocketId) -> usize {
+        self.get(id).map_or(0, |s| if let Kind::Conn(conn) = &s.kind { conn.snd.len() } else { 0 })
     }
 
     /// TCP_INFO of a connection; `None` for a TCP socket without one. EOPNOTSUPP on UDP.
@@ -428,6 +456,11 @@ impl Stack {
     }
 }
 
+/// What an option tells of who has room: "Wake up sending tasks if we upped the value. sk->sk_write_space(sk)" (`sk_setsockopt`).
+fn told_of(option: SockOpt) -> ReadyFlags {
+    if matches!(option, SockOpt::SndBuf(_)) { ReadyFlags::WRITE } else { ReadyFlags::empty() }
+}
+
 /// The ranges that Linux accepts (`do_tcp_setsockopt`).
 fn check_option(option: SockOpt, c: &Common) -> Result<()> {
     let tcp_only = matches!(
@@ -500,5 +533,6 @@ fn store_option(option: SockOpt, cx: &mut Cx<'_>) {
         SockOpt::BufLock(locked) => [opts.sndbuf_locked, opts.rcvbuf_locked] = locked,
         SockOpt::UnicastInterface(number) => opts.unicast_interface = number,
         SockOpt::UnicastInterface6(number) => opts.unicast_interface6 = number,
+        SockOpt::IncomingCpu(number) => opts.incoming_cpu = number,
     }
 }

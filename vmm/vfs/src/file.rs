@@ -129,8 +129,21 @@ impl Vfs {
             return Err(Errno::ETXTBSY.into());
         }
         self.load(ctx.base, ino)?;
-        self.truncate_to(ino, size, ctx.now)?;
+        if self.truncates_nothing(ino, size)? {
+            self.may_store(ino)?;
+            self.tell(ino, IN_MODIFY);
+        } else {
+            self.truncate_to(ino, size, ctx.now)?;
+        }
         Ok(self.drop_privileges(ino, ctx.cred, ctx.now)?)
+    }
+
+    /// Whether truncate(2) leaves the times of a file of tmpfs alone: it keeps its size and has no page (shmem_setattr).
+    fn truncates_nothing(&self, ino: Ino, size: u64) -> Result<bool, Errno> {
+        let in_memory = self.fs_of(ino)?.kind == FsKind::Tmpfs;
+        let Node::Regular { data, size: old } = &self.inode(ino)?.node else { return Ok(false) };
+        let empty = matches!(data, Data::Own(pages) if pages.taken() == 0);
+        Ok(in_memory && empty && size == *old)
     }
 
     /// Whether `cred` may set the size of a file (vfs_truncate).
@@ -239,6 +252,10 @@ impl Vfs {
             self.edit(ino, |pages, moved| pages.zero(from, to, moved))?;
             self.clean_pages(ino);
             self.note(ino, now, |_| Some(Op::Zero { from, to }));
+        }
+        // "SGP_FALLOC on a page fallocated earlier must initialize it now, lest undo on failure cause it to be deleted" (shmem_get_folio_gfp).
+        if !punch && self.fs_of(ino)?.kind == FsKind::Tmpfs {
+            self.edit(ino, |pages, moved| pages.fill_reserved(offset / PAGE, end.div_ceil(PAGE), moved))?;
         }
         if !punch {
             self.edit(ino, |pages, _| pages.reserve(offset / PAGE, end.div_ceil(PAGE)))?;

@@ -250,6 +250,7 @@ impl Vfs {
             if self.inode(ino)?.is_dir() {
                 return Err(Errno::EISDIR.into());
             }
+            self.may_create_in_sticky(spot.dir, ino, ctx.cred)?;
             return Ok(self.open_ino(ctx, ino, flags)?);
         }
         let inode = self.inode(spot.dir)?;
@@ -264,6 +265,17 @@ impl Vfs {
         // The mode of a new file does not limit this first descriptor: open(2) "mode [...] applies only to future
         // accesses of the newly created file".
         Ok(self.take_ref(ctx, ino, flags, true)?)
+    }
+
+    /// "O_CREAT flag on [...] files that we don't own in world writable sticky directories" is refused by fs.protected_fifos and
+    /// fs.protected_regular, which are 0; what is neither a fifo nor a regular file is asked whatever these say, also of root (may_create_in_sticky).
+    fn may_create_in_sticky(&self, dir: Ino, ino: Ino, cred: &Cred) -> Result<(), Errno> {
+        let (dir, inode) = (&self.inode(dir)?.meta, self.inode(ino)?);
+        let exempt = matches!(inode.kind(), Kind::Fifo | Kind::Regular)
+            || dir.mode & S_ISVTX == 0
+            || inode.meta.uid == dir.uid
+            || inode.meta.uid == cred.uid;
+        if exempt || dir.mode & 0o002 == 0 { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     /// The place of the last component and what is there, links not followed.

@@ -85,6 +85,18 @@ impl PageMap {
         runs.insert(from, to);
     }
 
+    /// Makes those of the pages `first..end` zeroes that are reserved and absent: data, no holes.
+    pub fn fill_reserved(&mut self, first: u64, end: u64, moved: Moved) {
+        for (from, to) in self.runs_in(first, end) {
+            for index in from.max(first)..to.min(end) {
+                if self.get(index).is_none() {
+                    self.set(index, Frame::shared_zero());
+                    moved(index);
+                }
+            }
+        }
+    }
+
     /// Gives back what is reserved of the pages `first..end`.
     pub fn release(&mut self, first: u64, end: u64) {
         let overlapping = self.runs_in(first, end);

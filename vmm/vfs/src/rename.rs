@@ -56,6 +56,10 @@ impl Vfs {
         let source = self.look(ctx.base, from.dir, &old_name)?.ok_or(Errno::ENOENT)?;
         self.fits(to.dir, new_name.len())?;
         let target = self.look(ctx.base, to.dir, &new_name)?;
+        // Nothing is looked up in a directory that was removed (__lookup_hash).
+        if target.is_none() && self.inode(to.dir)?.meta.nlink == 0 {
+            return Err(Errno::ENOENT.into());
+        }
         self.check_shape(&from, &to, source, target, flags)?;
         if target == Some(source) {
             // rename(2): "If oldpath and newpath are existing hard links referring to the same file, then rename()

@@ -16,8 +16,10 @@ use bloodhound_persistent::{Map, Table};
 use crate::arena::Weigh;
 use crate::caps::{CAP_IPC_OWNER, CAP_SYS_ADMIN};
 use crate::container::IpcNs;
+use crate::credentials::Credentials;
 use crate::ctx::Ctx;
 use crate::ids::Tid;
+use crate::mm::PAGE;
 use crate::node::Node;
 use crate::wait::{Progress, Stop, SysResult, WaitOn};
 
@@ -137,9 +139,9 @@ impl<T: Clone> Objects<T> {
         self.by_index.get_mut(&index(id)?).filter(|entry| entry.id == id)
     }
 
-    /// The object at an index.
-    pub fn at(&self, index: i32) -> Option<&Entry<T>> {
-        self.by_index.get(&u32::try_from(index).ok()?)
+    /// The object at an index, or at that of an id, whose sequence does not matter (ipc_obtain_object_idr).
+    pub fn at(&self, id: i32) -> Option<&Entry<T>> {
+        self.by_index.get(&index(id)?)
     }
 
     /// The object of a name.
@@ -218,6 +220,8 @@ pub struct Namespace {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SysV {
     namespaces: Table<IpcNs, Namespace>,
+    /// How many lists of semaphores to undo there have been.
+    lists: u64,
 }
 
 impl SysV {
@@ -231,6 +235,13 @@ impl SysV {
             (ns, all.sets.weigh() + all.queues.weigh())
         };
         touched.into_iter().map(weigh).collect()
+    }
+
+    /// The pages of all segments that a user has locked (SHM_LOCK), in whatever namespace they are (UCOUNT_RLIMIT_MEMLOCK).
+    pub(crate) fn locked_by(&self, user: u32) -> u64 {
+        let segments = self.namespaces.values().flat_map(|all| all.segments.iter());
+        let theirs = segments.filter(|entry| entry.item.locker == Some(user));
+        theirs.map(|entry| entry.item.size.div_ceil(PAGE)).sum()
     }
 
     /// A namespace, if something was ever in it.
@@ -301,22 +312,9 @@ impl Ctx<'_> {
         Ok(Named::Is(id))
     }
 
-    /// Whether the caller may do what the permission bits in `flags` say (`ipcperms`). EACCES.
+    /// Whether the caller may do what the permission bits in `flags` say. EACCES.
     pub(crate) fn ipc_may(&self, perm: &Perm, flags: u32) -> Result<(), Errno> {
-        let cred = &self.credentials().cred;
-        let wanted = (flags >> 6 | flags >> 3 | flags) & 7;
-        let granted = if cred.uid == perm.cuid || cred.uid == perm.uid {
-            perm.mode >> 6
-        } else if [perm.cgid, perm.gid].iter().any(|gid| cred.gid == *gid || cred.groups.contains(gid)) {
-            perm.mode >> 3
-        } else {
-            perm.mode
-        };
-        match wanted & !granted & 7 {
-            0 => Ok(()),
-            _ if self.capable(CAP_IPC_OWNER) => Ok(()),
-            _ => Err(Errno::EACCES),
-        }
+        perm.allows(self.credentials(), flags)
     }
 
     /// Whether the caller may remove an object and give it away. EPERM.
@@ -362,10 +360,35 @@ impl Perm {
         ]
     }
 
-    /// Takes owner and permission bits of a `struct ipc64_perm`, as IPC_SET does.
-    pub(crate) fn set(&mut self, words: &[u64; 6]) {
-        (self.uid, self.gid) = ((words[0] >> 32) as u32, words[1] as u32);
+    /// Takes owner and permission bits of a `struct ipc64_perm`, as IPC_SET does. EINVAL for -1, which is no id ("if (!uid_valid(uid) ||
+    /// !gid_valid(gid)) return -EINVAL", ipc_update_perm).
+    pub(crate) fn set(&mut self, words: &[u64; 6]) -> Result<(), Errno> {
+        let (uid, gid) = ((words[0] >> 32) as u32, words[1] as u32);
+        if uid == u32::MAX || gid == u32::MAX {
+            return Err(Errno::EINVAL);
+        }
+        (self.uid, self.gid) = (uid, gid);
         self.mode = self.mode & !0o777 | (words[2] >> 32) as u32 & 0o777;
+        Ok(())
+    }
+
+    /// Whether somebody may do what the permission bits in `flags` say (`ipcperms`). EACCES.
+    pub(crate) fn allows(&self, who: &Credentials, flags: u32) -> Result<(), Errno> {
+        // The user is the effective one, the group that for files (in_group_p).
+        let (cred, group) = (&who.cred, who.for_files().gid);
+        let wanted = (flags >> 6 | flags >> 3 | flags) & 7;
+        let granted = if cred.uid == self.cuid || cred.uid == self.uid {
+            self.mode >> 6
+        } else if [self.cgid, self.gid].iter().any(|gid| group == *gid || cred.groups.contains(gid)) {
+            self.mode >> 3
+        } else {
+            self.mode
+        };
+        match wanted & !granted & 7 {
+            0 => Ok(()),
+            _ if who.caps.has(CAP_IPC_OWNER) => Ok(()),
+            _ => Err(Errno::EACCES),
+        }
     }
 }
 

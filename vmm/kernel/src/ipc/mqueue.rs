@@ -10,10 +10,11 @@ use bloodhound_persistent::Map;
 
 use crate::container::IpcNs;
 use crate::ctx::Ctx;
-use crate::file::FileKind;
+use crate::file::{File, FileKind};
 use crate::ids::{Arena, FileId, MqId, NetlinkId, Pid, Tid};
 use crate::netlink::Datagram;
 use crate::node::Node;
+use crate::task::Task;
 use crate::wait::{Object, Progress};
 
 /// SI_MESGQ: "POSIX message queue state changed" (sigaction(2)).
@@ -75,6 +76,7 @@ pub struct MqQueue {
     messages: BTreeMap<u32, VecDeque<Arc<Vec<u8>>>>,
     /// How many they are, and the bytes of all.
     held: (u64, u64),
+    /// Who waits, by priority, then first come first.
     receivers: VecDeque<Tid>,
     senders: VecDeque<(Tid, Message)>,
 }
@@ -142,16 +144,6 @@ impl MqQueue {
         Some((text, priority))
     }
 
-    /// A call sleeps until a message comes.
-    pub fn wait(&mut self, tid: Tid) {
-        self.receivers.push_back(tid);
-    }
-
-    /// A call sleeps until there is room for its message.
-    pub fn wait_for_room(&mut self, tid: Tid, message: Message) {
-        self.senders.push_back((tid, message));
-    }
-
     /// A task does not wait any more.
     pub fn forget(&mut self, tid: Tid) {
         self.receivers.retain(|receiver| *receiver != tid);
@@ -174,7 +166,38 @@ impl Default for MqQueues {
     }
 }
 
+/// `prio` of a task: less goes first. The fair policies go by the nice value.
+fn prio(task: &Task) -> i32 {
+    match task.urgency() {
+        0 => 120 + task.nice,
+        urgency => 99 - urgency as i32,
+    }
+}
+
 impl Node {
+    /// Where a task stands that begins to wait: behind the last whose priority is not worse than its own now (wq_add).
+    fn mq_place(
+        &self,
+        tid: Tid,
+        mut waiting: impl DoubleEndedIterator<Item = Tid> + ExactSizeIterator,
+    ) -> usize {
+        let of = |tid: Tid| self.tasks.get(&tid).map_or(0, prio);
+        let own = of(tid);
+        waiting.rposition(|other| of(other) <= own).map_or(0, |at| at + 1)
+    }
+
+    /// A call sleeps until a message comes.
+    pub(crate) fn mq_wait(&mut self, id: MqId, tid: Tid) {
+        let at = self.mq_place(tid, self.mqueues.all[id].receivers.iter().copied());
+        self.mqueues.all[id].receivers.insert(at, tid);
+    }
+
+    /// A call sleeps until there is room for its message.
+    pub(crate) fn mq_wait_for_room(&mut self, id: MqId, tid: Tid, message: Message) {
+        let at = self.mq_place(tid, self.mqueues.all[id].senders.iter().map(|(sender, _)| *sender));
+        self.mqueues.all[id].senders.insert(at, (tid, message));
+    }
+
     /// Sends a message to a queue that has room: to the first that waits for one, else into the queue; then whoever asked for it is
     /// told that it is not empty any more (`pipelined_send`, `__do_notify`).
     pub(crate) fn mq_send(&mut self, id: MqId, message: Message, sender: (Pid, u32)) {
@@ -242,9 +265,11 @@ impl Node {
     }
 
     /// A process closes a descriptor of a queue: "if the calling process has attached a notification request to the message queue via
-    /// this message queue descriptor, then this request is removed" (mq_close(3); Linux asks for any descriptor of it).
+    /// this message queue descriptor, then this request is removed" (mq_close(3); Linux asks for any descriptor of it but one of O_PATH,
+    /// which has no function for that).
     pub(crate) fn mq_closed_by(&mut self, file: FileId, pid: Pid) {
-        if let Some(FileKind::Mq(id)) = self.files.get(file).map(|file| &file.kind)
+        if let Some(File { kind: FileKind::Mq(id), flags, .. }) = self.files.get(file)
+            && flags & c::O_PATH == 0
             && let id = *id
             && let Some(queue) = self.mqueues.all.get(id)
             && queue.notify.is_some_and(|notify| notify.pid == pid)

@@ -191,6 +191,11 @@ impl Queue {
         self.senders.iter().copied().collect()
     }
 
+    /// Who waits to receive, first come first.
+    pub fn receivers(&self) -> Vec<Tid> {
+        self.receivers.iter().map(|receiver| receiver.tid).collect()
+    }
+
     /// Who waits to receive, first come first; nobody does afterwards.
     pub fn take_receivers(&mut self) -> Vec<Tid> {
         self.receivers.drain(..).map(|receiver| receiver.tid).collect()

@@ -24,4 +24,8 @@ pub struct Segment {
     pub maker: Pid,
     /// Who attached or detached it last.
     pub last: Option<Pid>,
+    /// How many calls of shmat(2) have attached it, which tells apart what they have mapped ([`crate::mm::Marks::attach`]).
+    pub attaches: u64,
+    /// The real user id of whoever has locked it (SHM_LOCK), whose RLIMIT_MEMLOCK counts it as long.
+    pub locker: Option<u32>,
 }

@@ -1,5 +1,6 @@
-//! Semaphore sets (semop(2), semctl(2)): values, who waits for them, and what is undone when a process ends.
+//! Semaphore sets (semop(2), semctl(2)): values, who waits for them, and what is undone when the last of those ends who have promised it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use bloodhound_abi::Errno;
@@ -36,15 +37,49 @@ pub struct SemOp {
     pub undo: bool,
 }
 
+/// A list of what is undone at an end (`struct sem_undo_list`): that of a task, or of several, which CLONE_SYSVSEM has made share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UndoList(u64);
+
+/// Who carries out operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// The process.
+    pub pid: Pid,
+    /// What operations with SEM_UNDO are noted in; there is one where one of them is.
+    pub list: Option<UndoList>,
+}
+
 /// The operations of a call that sleeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pending {
     tid: Tid,
-    pid: Pid,
+    who: Who,
     ops: Vec<SemOp>,
     /// Which of them has to wait.
     blocking: usize,
 }
+
+impl Pending {
+    /// Whether it changes a value.
+    fn alters(&self) -> bool {
+        self.ops.iter().any(|op| op.add != 0)
+    }
+
+    /// Whether it is more than one operation. As long as such a one waits, all that would change something stand in one queue
+    /// (`pending_alter` of the set), and else in one for each semaphore.
+    fn is_complex(&self) -> bool {
+        self.ops.len() > 1
+    }
+
+    /// Whether it is one operation on this semaphore.
+    fn is_of(&self, number: u16) -> bool {
+        matches!(self.ops.as_slice(), [op] if op.number == number)
+    }
+}
+
+/// Calls that are done, with their results.
+type Done = Vec<(Tid, Result<(), Errno>)>;
 
 /// A set of semaphores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,8 +89,8 @@ pub struct SemSet {
     /// When operations last succeeded, seconds since 1970.
     pub otime: u64,
     pending: VecDeque<Pending>,
-    /// What is added to a semaphore when a process ends.
-    undo: BTreeMap<(Pid, u16), i32>,
+    /// What is added to a semaphore when the last task ends that has the list.
+    undo: BTreeMap<(UndoList, u16), i32>,
 }
 
 /// What came of an attempt to carry out operations.
@@ -80,9 +115,9 @@ impl SemSet {
 
     /// Carries out operations for a process, all or none: "the set of operations contained in sops is performed in array order, and
     /// atomically" (semop(2)). Their numbers must be those of semaphores.
-    pub fn attempt(&mut self, pid: Pid, ops: &[SemOp]) -> Tried {
+    pub fn attempt(&mut self, who: Who, ops: &[SemOp]) -> Tried {
         let mut values: BTreeMap<u16, i32> = BTreeMap::new();
-        let mut undone: BTreeMap<u16, i32> = BTreeMap::new();
+        let mut undone: BTreeMap<(UndoList, u16), i32> = BTreeMap::new();
         for (at, op) in ops.iter().enumerate() {
             let add = i32::from(op.add);
             let value = values.entry(op.number).or_insert(self.sems[usize::from(op.number)].value);
@@ -93,9 +128,11 @@ impl SemSet {
             if *value > MAX_VALUE {
                 return Tried::Failed(Errno::ERANGE);
             }
-            if op.undo {
-                let before = self.undo.get(&(pid, op.number)).copied().unwrap_or_default();
-                let undo = undone.entry(op.number).or_insert(before);
+            if op.undo
+                && let Some(list) = who.list
+            {
+                let before = self.undo.get(&(list, op.number)).copied().unwrap_or_default();
+                let undo = undone.entry((list, op.number)).or_insert(before);
                 *undo -= add;
                 if *undo < -MAX_UNDO - 1 || *undo > MAX_UNDO {
                     return Tried::Failed(Errno::ERANGE);
@@ -103,52 +140,120 @@ impl SemSet {
             }
         }
         for (number, value) in values {
-            self.sems[usize::from(number)] = Sem { value, pid: Some(pid) };
+            self.sems[usize::from(number)] = Sem { value, pid: Some(who.pid) };
         }
-        for (number, undo) in undone {
-            self.undo.insert((pid, number), undo);
-        }
+        self.undo.extend(undone);
         Tried::Done { alters: ops.iter().any(|op| op.add != 0) }
     }
 
     /// A call sleeps until its operations can be carried out.
-    pub fn wait(&mut self, (pid, tid): (Pid, Tid), ops: Vec<SemOp>, blocking: usize) {
-        self.pending.push_back(Pending { tid, pid, ops, blocking });
+    pub fn wait(&mut self, (who, tid): (Who, Tid), ops: Vec<SemOp>, blocking: usize) {
+        if ops.len() > 1 && !self.pending.iter().any(Pending::is_complex) {
+            // The queues of the semaphores become one, each put before the one of the semaphore before it (merge_queues).
+            self.pending.make_contiguous().sort_by_key(|one| one.ops.first().map(|op| Reverse(op.number)));
+        }
+        self.pending.push_back(Pending { tid, who, ops, blocking });
     }
 
-    /// Carries out what waits and can be, after values have changed: first those that wait for a zero, which change nothing, then the
-    /// others in the order in which they came, and again from the first one after each change. Who is done, with which result.
-    pub fn settle(&mut self, now: u64) -> Vec<(Tid, Result<(), Errno>)> {
-        let mut done = Vec::new();
-        'again: loop {
-            for alters in [false, true] {
-                let mut at = 0;
-                while at < self.pending.len() {
-                    if self.pending[at].ops.iter().any(|op| op.add != 0) != alters {
-                        at += 1;
-                        continue;
-                    }
-                    let Pending { pid, tid, ops, .. } = self.pending[at].clone();
-                    match self.attempt(pid, &ops) {
-                        Tried::Waits(blocking) => {
-                            self.pending[at].blocking = blocking;
-                            at += 1;
-                            continue;
-                        }
-                        Tried::Failed(errno) => done.push((tid, Err(errno))),
-                        Tried::Done { .. } => {
-                            self.otime = now;
-                            done.push((tid, Ok(())));
-                        }
-                    }
-                    self.pending.remove(at);
-                    if alters {
-                        continue 'again;
-                    }
-                }
-            }
+    /// Carries out what waits and can be, after these operations were, or any value may have changed (do_smart_update). Who is done, with
+    /// which result.
+    pub fn settle(&mut self, changed: Option<&[SemOp]>, now: u64) -> Vec<(Tid, Result<(), Errno>)> {
+        let mut done = Done::new();
+        if self.pending.is_empty() {
             return done;
         }
+        let complex = self.pending.iter().any(Pending::is_complex);
+        self.settle_zeros(changed, &mut done);
+        if complex {
+            self.settle_queue(None, &mut done);
+        } else {
+            // Who waits for one semaphore waits for it to rise.
+            let raised: Vec<u16> = match changed {
+                Some(ops) => ops.iter().filter(|op| op.add > 0).map(|op| op.number).collect(),
+                None => (0..self.sems.len() as u16).collect(),
+            };
+            for number in raised {
+                self.settle_queue(Some(number), &mut done);
+            }
+        }
+        if done.iter().any(|(_, result)| result.is_ok()) {
+            self.otime = now;
+        }
+        done
+    }
+
+    /// Carries out what waits for zeros only, which changes no value: of the semaphores that have become 0, and if there is one also what
+    /// waits for several (do_smart_wakeup_zero). Nobody else's operations are looked at again, nor which of them has to wait.
+    fn settle_zeros(&mut self, changed: Option<&[SemOp]>, done: &mut Done) {
+        let numbers: Vec<u16> = match changed {
+            Some(ops) => ops.iter().map(|op| op.number).collect(),
+            None => (0..self.sems.len() as u16).collect(),
+        };
+        let mut found = false;
+        for number in numbers {
+            if self.sems[usize::from(number)].value == 0 {
+                found = true;
+                self.settle_each(|one| one.is_of(number) && !one.alters(), done);
+            }
+        }
+        if found {
+            self.settle_each(|one| one.is_complex() && !one.alters(), done);
+        }
+    }
+
+    /// Carries out those of some operations that can be.
+    fn settle_each(&mut self, wanted: impl Fn(&Pending) -> bool, done: &mut Done) {
+        let mut at = 0;
+        while at < self.pending.len() {
+            if !wanted(&self.pending[at]) || !self.settle_one(at, done) {
+                at += 1;
+            }
+        }
+    }
+
+    /// Carries out what changes values, of the queue of one semaphore or of the common one, in the order in which it came, and again from
+    /// the first one after each change (update_queue).
+    fn settle_queue(&mut self, number: Option<u16>, done: &mut Done) {
+        let mut at = 0;
+        while at < self.pending.len() {
+            // Nobody lowers what is 0.
+            if number.is_some_and(|number| self.sems[usize::from(number)].value == 0) {
+                return;
+            }
+            let one = &self.pending[at];
+            if !one.alters() || number.is_some_and(|number| !one.is_of(number)) {
+                at += 1;
+                continue;
+            }
+            let (tid, ops) = (one.tid, one.ops.clone());
+            let mut result = Done::new();
+            if !self.settle_one(at, &mut result) {
+                at += 1;
+                continue;
+            }
+            // Whoever waits for a zero that this has made goes on before it.
+            if result == [(tid, Ok(()))] {
+                self.settle_zeros(Some(&ops), done);
+                at = 0;
+            }
+            done.append(&mut result);
+        }
+    }
+
+    /// Tries to carry out the operations at a place. Whether their call is done.
+    fn settle_one(&mut self, at: usize, done: &mut Done) -> bool {
+        let Pending { tid, who, ops, .. } = self.pending[at].clone();
+        let result = match self.attempt(who, &ops) {
+            Tried::Waits(blocking) => {
+                self.pending[at].blocking = blocking;
+                return false;
+            }
+            Tried::Failed(errno) => Err(errno),
+            Tried::Done { .. } => Ok(()),
+        };
+        self.pending.remove(at);
+        done.push((tid, result));
+        true
     }
 
     /// How many calls wait for a semaphore: for its value to be 0, or to rise.
@@ -173,11 +278,16 @@ impl SemSet {
         self.undo.retain(|(_, of), _| *of != number);
     }
 
-    /// A process ends: adds what it has promised to. Whether it had promised anything. Linux stops at the bounds of a value, which
-    /// semop(2) names among its bugs.
-    fn end(&mut self, pid: Pid) -> bool {
-        let mine: Vec<((Pid, u16), i32)> =
-            self.undo.range((pid, 0)..=(pid, u16::MAX)).map(|(key, add)| (*key, *add)).collect();
+    /// Whether anything was promised by a list.
+    fn is_in(&self, list: UndoList) -> bool {
+        self.undo.range((list, 0)..=(list, u16::MAX)).next().is_some()
+    }
+
+    /// The last task of a list ends, one of the process `pid`: adds what they have promised to. Linux stops at the bounds of a value,
+    /// which semop(2) names among its bugs.
+    fn end(&mut self, list: UndoList, pid: Pid) {
+        let mine: Vec<((UndoList, u16), i32)> =
+            self.undo.range((list, 0)..=(list, u16::MAX)).map(|(key, add)| (*key, *add)).collect();
         for (key, add) in &mine {
             self.undo.remove(key);
             if *add != 0 {
@@ -185,16 +295,15 @@ impl SemSet {
                 self.sems[usize::from(key.1)] = Sem { value, pid: Some(pid) };
             }
         }
-        !mine.is_empty()
     }
 }
 
 impl Node {
-    /// The values of a set have changed: whoever waited for that goes on.
-    pub(crate) fn semaphores_changed(&mut self, ns: IpcNs, id: i32) {
+    /// The values of a set have changed by these operations, or otherwise: whoever waited for that goes on.
+    pub(crate) fn semaphores_changed(&mut self, ns: IpcNs, id: i32, changed: Option<&[SemOp]>) {
         let now = self.realtime() / 1_000_000_000;
         let Some(set) = self.sysv.of(ns).sets.get_mut(id) else { return };
-        for (tid, result) in set.item.settle(now) {
+        for (tid, result) in set.item.settle(changed, now) {
             self.semaphores_done(tid, result);
         }
     }
@@ -204,20 +313,37 @@ impl Node {
         self.ipc_complete(tid, |progress| *progress = Progress::Semaphores(Some(result)));
     }
 
-    /// A process ends (SEM_UNDO).
-    pub(crate) fn semaphores_undo(&mut self, pid: Pid) {
+    /// The list of a task, which is made if there is none (get_undo_list).
+    pub(crate) fn undo_list(&mut self, tid: Tid) -> UndoList {
+        let next = &mut self.sysv.lists;
+        let task = self.tasks.get_mut(&tid);
+        let mut new = || {
+            *next += 1;
+            UndoList(*next)
+        };
+        match task {
+            Some(task) => *task.undo.get_or_insert_with(new),
+            None => new(),
+        }
+    }
+
+    /// A task ends, or keeps its list no longer: what the list has promised is done if nobody else has it (exit_sem).
+    pub(crate) fn semaphores_undo(&mut self, tid: Tid) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let (pid, Some(list)) = (task.pid, task.undo.take()) else { return };
+        if self.tasks.values().any(|other| other.undo == Some(list)) {
+            return;
+        }
         let ns = self.container_of(pid).ipc;
         let Some(namespace) = self.sysv.get(ns) else { return };
-        let theirs = |entry: &&super::Entry<SemSet>| entry.item.undo.keys().any(|(of, _)| *of == pid);
-        let ids: Vec<i32> = namespace.sets.iter().filter(theirs).map(|entry| entry.id).collect();
+        let sets = namespace.sets.iter().filter(|entry| entry.item.is_in(list));
+        let ids: Vec<i32> = sets.map(|entry| entry.id).collect();
         let now = self.realtime() / 1_000_000_000;
         for id in ids {
-            if let Some(set) = self.sysv.of(ns).sets.get_mut(id)
-                && set.item.end(pid)
-            {
-                set.item.otime = now;
-                self.semaphores_changed(ns, id);
-            }
+            let Some(set) = self.sysv.of(ns).sets.get_mut(id) else { continue };
+            set.item.end(list, pid);
+            set.item.otime = now;
+            self.semaphores_changed(ns, id, None);
         }
     }
 }

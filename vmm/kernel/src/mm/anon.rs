@@ -35,7 +35,7 @@ impl Anon {
     }
 
     /// Whether it has pages.
-    pub(super) fn has_pages(self) -> bool {
+    pub(crate) fn has_pages(self) -> bool {
         self.set != 0
     }
 

@@ -1,5 +1,5 @@
-//! Mappings that grow down to what is accessed below them: a program's stack, and those of MAP_GROWSDOWN (mmap(2)); and mappings of segments, which
-//! grow up without a neighbour.
+//! Mappings that grow down to what is accessed below them: a program's stack, and those of MAP_GROWSDOWN (mmap(2)); and mappings of
+//! segments, which grow up without a neighbour.
 
 use bloodhound_abi::consts as c;
 
@@ -30,8 +30,8 @@ impl Mm {
             && (vma.marks.lock == Lock::No || self.locked + more <= lock)
     }
 
-    /// Makes the mapping that ends at `from` longer, up to `to`, before which nothing else is mapped: "perform a simple expand for such vma" as is joined with
-    /// nothing (mremap of Linux).
+    /// Makes the mapping that ends at `from` longer, up to `to`, before which nothing else is mapped: "perform a simple expand for such
+    /// vma" as is joined with nothing (mremap of Linux).
     pub fn lengthen(&mut self, from: u64, to: u64) {
         let ends_there = |vma: &&Vma| vma.end == from;
         let Some(start) = self.find(from - 1).filter(ends_there).map(|vma| vma.start) else { return };

@@ -139,11 +139,11 @@ pub struct Marks {
     pub read_ahead: ReadAhead,
     /// Its own pages, of a private mapping.
     pub anon: anon::Anon,
-    /// Of a file that mmap(2) has mapped: the open file description, which each part of the mapping holds (`vm_file`). Its locks and leases last
-    /// until the last part is gone, and mappings of other descriptions are others.
+    /// Of a file that mmap(2) has mapped: the open file description, which each part of the mapping holds (`vm_file`). Its locks and
+    /// leases last until the last part is gone, and mappings of other descriptions are others.
     pub file: Option<FileId>,
-    /// Which of the calls of shmat(2) that have attached its segment it comes from, counted from 1; 0 if it is of no segment. All pieces of what one call
-    /// has attached have one file (`vm_file`), another than those of other calls.
+    /// Which of the calls of shmat(2) that have attached its segment it comes from, counted from 1; 0 if it is of no segment. All pieces
+    /// of what one call has attached have one file (`vm_file`), another than those of other calls.
     pub attach: u64,
     /// It is a mapping of /dev/zero without an object: a private one, or a shared one of a file that is open for reading only. Such is anonymous memory that
     /// keeps its file (mmap_zero), by which it is shown and apart from other mappings.
@@ -214,8 +214,8 @@ impl Vma {
         self.prot & c::PROT_WRITE != 0 && !self.shared && !self.marks.grows
     }
 
-    /// Whether it and the next one are alike and lie side by side, apart from their own pages. Pieces of a segment are never joined: "if (vma->vm_ops &&
-    /// vma->vm_ops->close) return 0" (is_mergeable_vma), and shm_vm_ops has such a function.
+    /// Whether it and the next one are alike and lie side by side, apart from their own pages. Pieces of a segment are never joined: "if
+    /// (vma->vm_ops && vma->vm_ops->close) return 0" (is_mergeable_vma), and shm_vm_ops has such a function.
     fn continues(&self, next: &Vma) -> bool {
         self.end == next.start
             && self.marks.attach == 0

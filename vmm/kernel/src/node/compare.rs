@@ -77,6 +77,7 @@ impl Node {
                 next_numbers,
                 next_space,
                 births,
+                watches_added,
                 boot_id,
                 vvar,
                 looks,

@@ -347,7 +347,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let [arguments, environment, end] = mm.map_or([0; 3], |mm| mm.strings);
     let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let pending = who.task.map_or(0, |t| t.pending.mask());
-    let blocked = who.task.map_or(0, shown_mask);
+    let blocked = who.task.map_or(p.first.sigmask, shown_mask);
     let nice = who.task.map_or(p.first.nice, |t| t.nice);
     let urgency = who.task.map_or(0, |t| t.urgency());
     let code = match p.zombie {
@@ -431,7 +431,7 @@ fn status_signals(view: &View<'_>, who: &Who<'_>) -> String {
     let p = who.process;
     let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let own = who.task.map_or(0, |t| t.pending.mask());
-    let blocked = who.task.map_or(0, shown_mask);
+    let blocked = who.task.map_or(p.first.sigmask, shown_mask);
     let queued = own.count_ones() + p.pending.mask().count_ones();
     let (mode, filters) = who.task.map_or((0, 0), |t| t.seccomp.shown());
     let Caps { inheritable, permitted, effective, bounding, ambient, .. } = credentials(who).caps;

@@ -42,22 +42,38 @@ impl Ctx<'_> {
 }
 
 /// The fields of a signal's kind, as signalfd_copyinfo chooses them.
+/// `SI_SIGIO`.
+const SI_SIGIO: i32 = -5;
+
+/// How many codes a signal of a fault has (NSIGILL and its kind).
+fn faults(signo: u64) -> i32 {
+    match signo {
+        c::SIGILL => 11,
+        c::SIGFPE => 15,
+        c::SIGSEGV => 9,
+        c::SIGBUS => 5,
+        c::SIGTRAP => 6,
+        _ => 0,
+    }
+}
+
 fn describe(s: &mut SignalfdSiginfo, info: &Siginfo) {
     let [first, second] = [info.fields[0], info.fields[1]];
     let signo = info.signo as u64;
-    let kernel = c::SI_KERNEL as i32;
+    // A code of the signal's own, of which each has so many (`sig_sicodes`).
+    let within = |code: i32, codes: i32| (1..=codes).contains(&code);
     match info.code {
         code if code == c::SI_TIMER as i32 => {
             (s.tid, s.overrun) = (first as u32, (first >> 32) as u32);
             (s.ptr, s.int) = (second, second as i32);
         }
-        code if code > 0 && code != kernel && signo == c::SIGCHLD => {
+        code if within(code, 6) && signo == c::SIGCHLD => {
             (s.pid, s.uid, s.status) = (first as u32, (first >> 32) as u32, second as i32);
             (s.utime, s.stime) = (info.fields[2], info.fields[3]);
         }
-        code if code > 0 && matches!(signo, c::SIGSEGV | c::SIGBUS | c::SIGILL | c::SIGFPE | c::SIGTRAP) => {
-            s.addr = first;
-        }
+        code if within(code, faults(signo)) => s.addr = first,
+        // What F_SETSIG makes with its default is told under this code.
+        SI_SIGIO => (s.band, s.fd) = (first as u32, second as i32),
         // "si_code <= NSIGPOLL": whatever the signal is, as F_SETSIG chooses it (siginfo_layout).
         1..=6 if signo != c::SIGSYS => (s.band, s.fd) = (first as u32, second as i32),
         code => {

@@ -257,6 +257,7 @@ impl Ctx<'_> {
             (child.ppid, child.parent_thread) = (self.pid, self.tid);
         }
         child.sibling = self.node.next_sibling();
+        child.grouped = child.sibling;
         child.threads = Vec::new();
         child.pending = Default::default();
         child.ended_filters = Default::default();
@@ -316,9 +317,12 @@ impl Ctx<'_> {
         let lineage = parent.lineage.child(parent.children);
         parent.children = parent.children.wrapping_add(1);
         let common = self.common_of_child(r.flags);
+        // "If CLONE_SYSVSEM is set, then the child and the calling process share a single list of System V semaphore adjustment (semadj)
+        // values" (clone(2)).
+        let undo = (r.flags & c::CLONE_SYSVSEM != 0).then(|| self.node.undo_list(self.tid));
         let parent = self.task();
         let mut task = Task::new(tid, pid, common, parent.credentials.clone(), regs);
-        task.lineage = lineage;
+        (task.lineage, task.undo) = (lineage, undo);
         task.vectors = Vectors::Held(parent.vectors.held().cloned());
         task.sigmask = parent.sigmask;
         task.exception = parent.exception;
@@ -385,7 +389,7 @@ pub fn unshare(k: &mut Ctx<'_>, flags: CloneFlags) -> SysResult {
         return err(Errno::EPERM);
     }
     if flags & c::CLONE_SYSVSEM != 0 {
-        k.node.semaphores_undo(k.pid);
+        k.node.semaphores_undo(k.tid);
     }
     if flags & c::CLONE_FS != 0 {
         k.unshare_place();

@@ -82,6 +82,13 @@ pub fn dup3(k: &mut Ctx<'_>, old: Fd, new: Fd, flags: FdFlags) -> SysResult {
 }
 
 impl Ctx<'_> {
+    /// EMFILE unless two descriptors can be had: pipe(2) and socketpair(2) take them before they look at anything else but the flags.
+    pub(super) fn room_for_two(&self) -> Result<(), Errno> {
+        let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
+        let first = self.table().lowest_free(0, limit)?;
+        self.table().lowest_free(first + 1, limit).map(|_| ())
+    }
+
     /// Closes several descriptors, without waiting for anything.
     pub(crate) fn close_all(&mut self, fds: Vec<i32>) {
         let mut files = Vec::new();
@@ -186,6 +193,7 @@ pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: FdFlags) -> SysResult {
     if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK | FdFlags::O_DIRECT) {
         return err(Errno::EINVAL);
     }
+    k.room_for_two()?;
     k.check_user(fds.0, 8, crate::mm::Access::Write)?;
     k.may_open()?;
     let cloexec = flags.contains(FdFlags::O_CLOEXEC);

@@ -9,7 +9,7 @@ use bloodhound_abi::{Errno, SimTime};
 use super::{futex_pi, futex_requeue_pi};
 use crate::ctx::*;
 use crate::ids::*;
-use crate::mm::{Access, Backing, TASK_SIZE};
+use crate::mm::{Access, Backing, PAGE, TASK_SIZE};
 use crate::node::Node;
 use crate::wait::{Deadline, FutexKey, Progress, Restart, SysResult, Wait, WaitOn};
 
@@ -112,7 +112,7 @@ impl Node {
 }
 
 impl Ctx<'_> {
-    /// The identity of the word at `addr`.
+    /// The identity of the word at `addr` (get_futex_key).
     pub(crate) fn futex_key(&mut self, addr: u64, private: bool) -> SysResult<FutexKey> {
         self.futex_key_for(addr, private, Access::Read)
     }
@@ -130,11 +130,27 @@ impl Ctx<'_> {
             return if user { Ok(FutexKey::Private(mm, addr)) } else { err(Errno::EFAULT) };
         }
         let vma = self.node.mms[mm].check(addr, access).map_err(|_| Errno::EFAULT)?;
-        let into = addr - vma.start;
-        Ok(match vma.backing {
+        let (into, writable) = (addr - vma.start, vma.prot & c::PROT_WRITE != 0);
+        let (backing, shared) = (vma.backing.clone(), vma.shared);
+        // What counts is the page: behind the end of a file or an object there is none.
+        self.node.copy_from_user(mm, addr, &mut [0; 4])?;
+        let own = self.node.mms[mm].pages.get(addr / PAGE).is_some();
+        Ok(match backing {
             Backing::Shm { id, offset } => FutexKey::Shm(id, offset + into),
-            Backing::File { ino, offset } if vma.shared => FutexKey::File(ino, offset + into),
-            _ => FutexKey::Anonymous(mm, addr),
+            Backing::File { ino, offset } if shared => FutexKey::File(ino, offset + into),
+            // It is asked for as for a store (FOLL_WRITE), which makes a copy.
+            Backing::File { .. } if writable => {
+                if !own {
+                    self.node.poke(self.tid, addr, &[])?;
+                }
+                FutexKey::Anonymous(mm, addr)
+            }
+            // "Try and get read-only access": the page of the file, as long as there was no copy.
+            Backing::File { ino, offset } if !own => FutexKey::File(ino, offset + into),
+            Backing::Anon if writable => FutexKey::Anonymous(mm, addr),
+            // "A RO anonymous page will never change and thus doesn't make sense for futex operations", nor does the page of zeros; and
+            // pages of the kernel are "cases which we are happy to fail".
+            _ => return err(Errno::EFAULT),
         })
     }
 
@@ -210,6 +226,8 @@ pub fn futex(
     let private = op.contains(FutexOp::FUTEX_PRIVATE_FLAG);
     let realtime = op.contains(FutexOp::FUTEX_CLOCK_REALTIME);
     let any = c::FUTEX_BITSET_MATCH_ANY as u32;
+    // The timeout of a command that has one is read before anything else is looked at (futex_cmd_has_timeout).
+    let ns = if has_timeout(cmd) { k.read_timeout(timeout)? } else { None };
     // "ENOSYS The FUTEX_CLOCK_REALTIME option was specified in futex_op, but the accompanying operation is neither
     // FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, nor FUTEX_LOCK_PI2."
     if realtime && !matches!(cmd, c::FUTEX_WAIT_BITSET | c::FUTEX_WAIT_REQUEUE_PI | FUTEX_LOCK_PI2) {
@@ -217,15 +235,12 @@ pub fn futex(
     }
     match cmd {
         c::FUTEX_WAIT => {
-            let ns = k.read_timeout(timeout)?;
             let restart = restart_of(ns);
             let deadline = k.deadline(ns).map(|at| Deadline { at, wall: false });
             k.futex_wait(uaddr, val, deadline, any, private, restart)
         }
-        c::FUTEX_WAIT_BITSET if val3 == 0 => err(Errno::EINVAL),
         c::FUTEX_WAIT_BITSET => {
             // "the timeout is interpreted as an absolute time"
-            let ns = k.read_timeout(timeout)?;
             let deadline = ns.map(|ns| k.clock_deadline(ns, realtime));
             k.futex_wait(uaddr, val, deadline, val3, private, restart_of(ns))
         }
@@ -245,7 +260,6 @@ pub fn futex(
         c::FUTEX_WAKE_OP => wake_op(k, uaddr, val, timeout, uaddr2, val3, private),
         c::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
             // The clock of FUTEX_LOCK_PI is CLOCK_REALTIME, whatever the flag says.
-            let ns = k.read_timeout(timeout)?;
             let realtime = realtime || cmd == c::FUTEX_LOCK_PI;
             let deadline = ns.map(|ns| k.clock_deadline(ns, realtime));
             futex_pi::lock(k, uaddr, deadline, private)
@@ -253,7 +267,6 @@ pub fn futex(
         c::FUTEX_TRYLOCK_PI => futex_pi::trylock(k, uaddr, private),
         c::FUTEX_UNLOCK_PI => futex_pi::unlock(k, uaddr, private),
         c::FUTEX_WAIT_REQUEUE_PI => {
-            let ns = k.read_timeout(timeout)?;
             let deadline = ns.map(|ns| k.clock_deadline(ns, realtime));
             futex_requeue_pi::wait(k, uaddr, val, deadline, uaddr2, private)
         }
@@ -286,6 +299,12 @@ fn requeue(
     Ok(woken + k.node.futex_requeue(from, to, u64::from(move_on))?)
 }
 
+/// The commands of which the fourth argument is a timeout.
+fn has_timeout(cmd: u64) -> bool {
+    let also = [c::FUTEX_LOCK_PI, FUTEX_LOCK_PI2, c::FUTEX_WAIT_REQUEUE_PI];
+    cmd == c::FUTEX_WAIT || cmd == c::FUTEX_WAIT_BITSET || also.contains(&cmd)
+}
+
 /// A wait with a timeout fails with EINTR after a handler, whatever SA_RESTART says (the kernel's futex_wait).
 fn restart_of(timeout: Option<u64>) -> Restart {
     if timeout.is_some() { Restart::Block } else { Restart::Sys }
@@ -301,12 +320,17 @@ fn wake_op(
     val3: u32,
     private: bool,
 ) -> SysResult {
-    let (key, key2) = (k.futex_key(uaddr.0, private)?, k.futex_key(uaddr2.0, private)?);
+    let key = k.futex_key(uaddr.0, private)?;
+    let key2 = k.futex_key_for(uaddr2.0, private, Access::Write)?;
     let (op, cmp) = ((val3 >> 28) & 0xf, (val3 >> 24) & 0xf);
     let sign = |v: u32| ((v << 20) as i32) >> 20;
     let (mut oparg, cmparg) = (sign((val3 >> 12) & 0xfff), sign(val3 & 0xfff));
     if op & 8 != 0 {
         oparg = 1 << (oparg & 31);
+    }
+    // An operation that there is none of leaves the word alone, whether it can be read or not (arch_futex_atomic_op_inuser).
+    if op & 7 > 4 {
+        return err(Errno::ENOSYS);
     }
     let old: u32 = k.read_obj(uaddr2)?;
     let new = match op & 7 {
@@ -314,8 +338,7 @@ fn wake_op(
         1 => old.wrapping_add(oparg as u32),
         2 => old | oparg as u32,
         3 => old & !(oparg as u32),
-        4 => old ^ oparg as u32,
-        _ => return err(Errno::ENOSYS),
+        _ => old ^ oparg as u32,
     };
     k.write_obj(uaddr2, &new)?;
     let signed = old as i32;

@@ -6,6 +6,7 @@ use bloodhound_abi::structs::Flock as FlockArg;
 use bloodhound_vfs::Ino;
 
 use crate::ctx::*;
+use crate::file::FileKind;
 use crate::ids::*;
 use crate::locks::{Flock, Owner, Request, lockable};
 use crate::wait::{Progress, SysResult, Wait, WaitOn};
@@ -156,9 +157,10 @@ impl Ctx<'_> {
         let base = match lock.whence as u64 {
             c::SEEK_SET => 0,
             c::SEEK_CUR => file.offset as i64,
-            c::SEEK_END => {
-                file.ino().map_or(Ok(0), |ino| self.node.vfs.stat_ino(ino).map(|s| s.size as i64))?
-            }
+            c::SEEK_END => match file.kind {
+                FileKind::Mq(queue) => self.node.mqueues.all[queue].file_size as i64,
+                _ => file.ino().map_or(Ok(0), |ino| self.node.vfs.stat_ino(ino).map(|s| s.size as i64))?,
+            },
             _ => return Err(Errno::EINVAL),
         };
         let start = base.checked_add(lock.start).ok_or(Errno::EOVERFLOW)?;

@@ -71,24 +71,18 @@ pub fn mmap(
     let start = k.mmap_address(addr, len, flags)?;
     k.may_take_memory()?;
     // file_mmap_ok: what no file can have.
-    if file.is_some() && offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
+    if let Some(id) = file
+        && offset.checked_add(len).is_none_or(|end| end > k.mappable_size(id))
+    {
         return err(Errno::EOVERFLOW);
     }
-    let shared = match (flags & c::MAP_TYPE, file) {
-        (c::MAP_SHARED, _) => true,
-        (c::MAP_PRIVATE, _) => false,
-        (c::MAP_SHARED_VALIDATE, Some(_)) if flags & 0xffff_ffff & !VALIDATED != 0 => {
-            return err(Errno::EOPNOTSUPP);
-        }
-        (c::MAP_SHARED_VALIDATE, Some(_)) => true,
-        _ => return err(Errno::EINVAL),
-    };
+    let shared = is_shared(flags, file.is_some())?;
     // "EPERM"; grows down what is private and anonymous only.
     let grows = flags & c::MAP_GROWSDOWN != 0;
     if flags & c::MAP_LOCKED != 0 && !k.can_lock() {
         return err(Errno::EPERM);
     }
-    if grows && (shared || file.is_some()) {
+    if grows && shared && file.is_none() {
         return err(Errno::EINVAL);
     }
     let (backing, may_write) = match file {
@@ -102,6 +96,10 @@ pub fn mmap(
         }
         None => (k.mmap_anonymous(len, shared), true),
     };
+    if grows && file.is_some() {
+        k.node.forget_backing(&backing);
+        return err(Errno::EINVAL);
+    }
     let prot = k.implied(prot.access());
     let future = k.mm().lock_future;
     let lock = if flags & c::MAP_LOCKED != 0 && future == Lock::No { Lock::Now } else { future };
@@ -131,6 +129,17 @@ pub fn mmap(
         k.accessed(id);
     }
     Ok(start)
+}
+
+/// What the kind of a mapping says, which only of a file may be one that looks at its flags.
+fn is_shared(flags: u64, of_file: bool) -> Result<bool, Errno> {
+    match flags & c::MAP_TYPE {
+        c::MAP_SHARED => Ok(true),
+        c::MAP_PRIVATE => Ok(false),
+        c::MAP_SHARED_VALIDATE if of_file && flags & 0xffff_ffff & !VALIDATED != 0 => Err(Errno::EOPNOTSUPP),
+        c::MAP_SHARED_VALIDATE if of_file => Ok(true),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Whether two mappings are of one file: a loader maps a library as a whole, and its segments over that.
@@ -203,6 +212,12 @@ impl Ctx<'_> {
         matches!(self.node.files[id].kind, FileKind::Unix(_) | FileKind::Inet(_) | FileKind::Netlink(_))
     }
 
+    /// Where a mapping of a file may end at most: regular files and sockets have signed offsets (file_mmap_size_max).
+    fn mappable_size(&self, id: FileId) -> u64 {
+        let signed = self.asks_late(id) || matches!(self.node.files[id].kind, FileKind::Regular(_));
+        if signed { i64::MAX as u64 } else { u64::MAX }
+    }
+
     /// What stands behind a mapping of a file, and whether it may ever become writable.
     fn mmap_file(
         &mut self,
@@ -265,8 +280,8 @@ pub fn remap_file_pages(
         return err(Errno::EINVAL);
     }
     let mm = k.process().mm;
-    // "EINVAL start does not refer to a valid mapping created with the MAP_SHARED flag": from `start` on it may be several, of one file
-    // and one protection.
+    // "EINVAL start does not refer to a valid mapping created with the MAP_SHARED flag": from `start` on it may be several, of one open
+    // file and with the same flags ("if (next->vm_flags != vma->vm_flags) goto out").
     let slices = k.node.mms[mm].slices(from, end);
     let Some(first) = slices.first().cloned() else { return err(Errno::EINVAL) };
     let same = |v: &Vma| match (&v.backing, &first.backing) {
@@ -274,7 +289,8 @@ pub fn remap_file_pages(
         (Backing::Shm { id, .. }, Backing::Shm { id: of, .. }) => id == of,
         _ => false,
     };
-    let fits = |v: &Vma| same(v) && v.shared && v.may_write && v.prot == first.prot;
+    let alike = |v: &Vma| v.prot == first.prot && v.on_fork == first.on_fork && v.marks == first.marks;
+    let fits = |v: &Vma| same(v) && v.shared && v.may_write && alike(v);
     if !slices.iter().all(fits) || !k.node.mms[mm].covered(from, end) {
         return err(Errno::EINVAL);
     }
@@ -284,12 +300,22 @@ pub fn remap_file_pages(
         Backing::Shm { id, .. } => Backing::Shm { id, offset },
         _ => return err(Errno::EINVAL),
     };
+    // It is as mmap(2) makes it anew (do_mmap): locked if the first one is, and with no advice of madvise(2).
+    let (locked, future) = (first.marks.lock != Lock::No, k.mm().lock_future);
+    let lock = if locked && future == Lock::No { Lock::Now } else { future };
+    let marks = Marks { lock, no_reserve: false, read_ahead: Default::default(), ..first.marks };
+    let vma = Vma { start: from, end, backing, on_fork: OnFork::Copy, marks, ..first };
+    if locked && !k.can_lock() {
+        return err(Errno::EPERM);
+    }
+    if k.lock_would_exceed(&vma) {
+        return err(Errno::EAGAIN);
+    }
     // The mapping is taken away first, with which a segment goes that was only waiting for that; the new mapping finds it gone (shm_mmap).
     if k.are_last_of_removed(mm, &slices) {
         k.node.with_recount(k.pid, mm, &[(from, end)], |m| drop(m.remove(from, end)));
         return err(Errno::EINVAL);
     }
-    let vma = Vma { start: from, end, backing, ..first };
     k.node.with_recount(k.pid, mm, &[(from, end)], |m| {
         m.remove(from, end);
         m.insert(vma);
@@ -314,16 +340,24 @@ pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
 
 /// mprotect(2). EACCES for more than the file allows; ENOMEM where nothing is mapped.
 pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
-    let (start, end) =
-        range(addr.0, len).map_err(|e| if addr.0.is_multiple_of(PAGE) { Errno::ENOMEM } else { e })?;
-    // On x86 nothing grows up.
-    if prot.exceeds(Prot::all() - Prot::PROT_GROWSUP) {
+    // "can't be both" (do_mprotect_pkey).
+    let both = Prot::PROT_GROWSDOWN | Prot::PROT_GROWSUP;
+    if prot.contains(both) || !addr.0.is_multiple_of(PAGE) {
         return err(Errno::EINVAL);
     }
-    if start == end {
+    // Unknown bits are looked at only after that.
+    if len == 0 {
         return Ok(0);
     }
+    let (start, end) = range(addr.0, len).map_err(|_| Errno::ENOMEM)?;
+    if prot.exceeds(Prot::all()) {
+        return err(Errno::EINVAL);
+    }
     let mm = k.process().mm;
+    if prot.contains(Prot::PROT_GROWSUP) {
+        // On x86 nothing grows up.
+        return err(if k.node.mms[mm].find(start).is_some() { Errno::EINVAL } else { Errno::ENOMEM });
+    }
     let mut start = start;
     if prot.contains(Prot::PROT_GROWSDOWN) {
         // "Apply the protection mode up to the beginning of a mapping that grows downward (which should be a stack
@@ -394,7 +428,13 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     if new_end > old_end && (k.lock_would_exceed(&heap) || k.may_take_memory().is_err()) {
         return Ok(current);
     }
-    if new_end > old_end && (k.may_map(&heap).is_err() || k.node.mms[mm].overlaps(old_end, new_end)) {
+    // "Check against existing mmap mappings": a page stays free below the next one, and what was unmapped otherwise is not given back ("if
+    // (!brkvma || brkvma->vm_start >= oldbrk) goto out").
+    let next_is_near = k.node.mms[mm].overlaps(old_end, new_end.max(old_end) + PAGE);
+    if new_end > old_end && (k.may_map(&heap).is_err() || next_is_near) {
+        return Ok(current);
+    }
+    if new_end < old_end && !k.node.mms[mm].overlaps(new_end, old_end) {
         return Ok(current);
     }
     let m = &mut k.node.mms[mm];

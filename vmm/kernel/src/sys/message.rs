@@ -1,7 +1,7 @@
 //! Messages: send(2) and recv(2) in all their forms, ancillary data (cmsg(3)), and read(2) and write(2) of sockets.
 //!
 //! All calls become an [`Outgoing`] or [`Incoming`], which they keep while they sleep, and go through `send_message` or
-//! `recv_message` (modules [`transfer`] and [`datagram`]); [`control`] has the ancillary data.
+//! `recv_message` (modules [`transfer`], [`unix`] and [`datagram`]); [`control`] has the ancillary data.
 
 mod control;
 mod datagram;
@@ -9,6 +9,7 @@ mod netlink;
 mod packet;
 mod report;
 mod transfer;
+mod unix;
 mod urgent;
 
 use bloodhound_abi::structs::{Mmsghdr, Msghdr, Timespec};
@@ -197,8 +198,9 @@ impl Ctx<'_> {
         self.send_message(sock, message).map(|sent| (sent, sent == whole))
     }
 
-    /// Receives into what the header at `at` says, or goes on with what it said when the call began.
-    fn recv_hdr(&mut self, fd: Fd, at: Ptr, flags: MsgFlags) -> SysResult {
+    /// Receives into what the header at `at` says, or goes on with what it said when the call began. The result, and whether it is an urgent
+    /// byte.
+    fn recv_hdr(&mut self, fd: Fd, at: Ptr, flags: MsgFlags) -> SysResult<(u64, bool)> {
         let (file, sock) = self.sock(fd)?;
         let memory = |k: &mut Self| {
             let hdr: Msghdr = k.read_obj(at)?;
@@ -210,6 +212,7 @@ impl Ctx<'_> {
         let (got, hdr) = self.receive(file, sock, memory, flags)?;
         let hdr = hdr.unwrap_or_default();
         let (value, name) = (got.value, got.name.clone());
+        let urgent = got.flags.contains(MsgFlags::MSG_OOB);
         let (used, truncated) = self.write_control(&hdr, got.control, got.files, got.passcred, flags);
         // Offsets in struct msghdr: msg_namelen 8, msg_controllen 40, msg_flags 48.
         if hdr.name != 0 {
@@ -221,7 +224,7 @@ impl Ctx<'_> {
         }
         self.write_obj(Ptr(at.0.wrapping_add(48)), &(shown.bits() as u32))?;
         self.write_obj(Ptr(at.0.wrapping_add(40)), &used)?;
-        Ok(value)
+        Ok((value, urgent))
     }
 }
 
@@ -287,7 +290,7 @@ pub fn sendmsg(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, flags: MsgFlags) -> SysResult 
 /// recvmsg(2), with ancillary data; descriptors that do not fit are closed (MSG_CTRUNC).
 pub fn recvmsg(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, flags: MsgFlags) -> SysResult {
     let flags = message_flags(flags)?;
-    k.recv_hdr(fd, msg, flags)
+    Ok(k.recv_hdr(fd, msg, flags)?.0)
 }
 
 /// How far a call with many messages has come.
@@ -346,11 +349,12 @@ impl Batch {
         }
     }
 
-    /// Counts a message and stores its length.
-    fn count(&mut self, k: &mut Ctx<'_>, at: Ptr, len: u64) -> Result<(), Errno> {
+    /// Stores the length of a message and counts it, in this order: EFAULT leaves it out.
+    fn count(&mut self, k: &mut Ctx<'_>, at: Ptr, len: u64) -> SysResult<()> {
         k.begin_part();
+        store_len(k, at, len)?;
         self.done += 1;
-        store_len(k, at, len)
+        Ok(())
     }
 }
 
@@ -370,34 +374,48 @@ pub fn sendmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: MsgFlags) -
     let mut batch = Batch::take_up(k, |_| Ok(None))?;
     while batch.done < vlen.min(IOV_MAX as u32) {
         let at = entry(vec, batch.done);
-        match k.send_hdr(fd, at, flags) {
-            Ok((sent, true)) => batch.count(k, at, sent)?,
+        let result = k.send_hdr(fd, at, flags);
+        match result.and_then(|(sent, whole)| batch.count(k, at, sent).map(|()| whole)) {
+            Ok(true) => {}
             // "if (msg_data_left(&msg_sys)) break;" (__sys_sendmmsg): what follows a message of which a part is sent is not.
-            Ok((sent, false)) => {
-                batch.count(k, at, sent)?;
-                break;
-            }
+            Ok(false) => break,
             Err(stop) => return batch.stop(k, at, stop),
         }
     }
     Ok(u64::from(batch.done))
 }
 
-/// recvmmsg(2): the number of messages received; an error counts only for the first.
+/// recvmmsg(2): the number of messages received; an error counts only for the first. One that was pending comes before all of them, and one
+/// that comes after some of them is "recorded [...] to return on the next call or if the app asks about it using getsockopt(SO_ERROR)"
+/// (do_recvmmsg).
 pub fn recvmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: MsgFlags, timeout: Ptr) -> SysResult {
     let mut flags = message_flags(flags)?;
-    k.sock(fd)?;
+    let begins = k.resumed.is_none();
     let mut batch = Batch::take_up(k, |k| Ok(k.read_timeout(timeout)?.map(|ns| k.now().after(ns))))?;
-    while batch.done < vlen.min(IOV_MAX as u32) {
+    let (_, sock) = k.sock(fd)?;
+    if begins
+        && !flags.contains(MsgFlags::MSG_ERRQUEUE)
+        && let Some(error) = k.take_socket_error(sock)?
+    {
+        return err(error);
+    }
+    while batch.done < vlen {
         if batch.done > 0 && flags.contains(MsgFlags::MSG_WAITFORONE) {
             flags |= MsgFlags::MSG_DONTWAIT;
         }
         let at = entry(vec, batch.done);
-        match k.recv_hdr(fd, at, flags.difference(MsgFlags::MSG_WAITFORONE)) {
-            Ok(got) => batch.count(k, at, got)?,
-            Err(stop @ Stop::Block(_)) => return batch.stop(k, at, stop),
-            Err(_) if batch.done > 0 => break,
-            Err(stop) => return Err(stop),
+        let result = k.recv_hdr(fd, at, flags.difference(MsgFlags::MSG_WAITFORONE));
+        match result.and_then(|(got, urgent)| batch.count(k, at, got).map(|()| urgent)) {
+            Ok(false) => {}
+            // "Out of band data, return right away".
+            Ok(true) => break,
+            Err(Stop::Errno(error)) if batch.done > 0 => {
+                if error != Errno::EAGAIN {
+                    k.keep_socket_error(sock, error)?;
+                }
+                break;
+            }
+            Err(stop) => return batch.stop(k, at, stop),
         }
         // "The timeout is checked only after the receipt of each datagram" (recvmmsg(2), BUGS).
         if batch.end.is_some_and(|end| k.now() >= end) {

@@ -46,7 +46,8 @@ fn check_name(name: &[u8]) -> Result<(), Errno> {
 pub fn mq_open(k: &mut Ctx<'_>, path: Ptr, flags: OpenFlags, mode: u32, attr: Ptr) -> SysResult {
     let bits = flags.bits();
     let (create, exclusive) = (bits & c::O_CREAT != 0, bits & c::O_EXCL != 0);
-    let sizes = if create && !attr.is_null() { Some(k.read_obj::<[u64; 8]>(attr)?) } else { None };
+    // Read also where no queue is to be made, before all else.
+    let sizes = if attr.is_null() { None } else { Some(k.read_obj::<[u64; 8]>(attr)?) };
     let key = (k.container().ipc, given_name(k, path)?);
     let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
     k.table().lowest_free(0, limit)?;
@@ -72,8 +73,15 @@ pub fn mq_open(k: &mut Ctx<'_>, path: Ptr, flags: OpenFlags, mode: u32, attr: Pt
             id
         }
     };
+    // do_mq_open calls dentry_open with what it was given: all flags are kept but those that do_dentry_open itself takes away, and those
+    // too with O_PATH.
+    let path = bits & c::O_PATH != 0;
+    let status = if path { bits } else { bits & !(c::O_CREAT | c::O_EXCL | c::O_NOCTTY | c::O_TRUNC) };
+    // "EINVAL The filesystem does not support the O_DIRECT flag" (open(2)). A queue that was made for it stays.
+    if !path && bits & c::O_DIRECT != 0 {
+        return err(Errno::EINVAL);
+    }
     k.node.mqueues.all[id].refs += 1;
-    let status = bits & (c::O_ACCMODE | c::O_NONBLOCK);
     Ok(k.open_file(File::new(FileKind::Mq(id), status), true)?)
 }
 
@@ -106,11 +114,11 @@ fn make(k: &Ctx<'_>, mode: u32, sizes: Option<[u64; 8]>) -> SysResult<MqQueue> {
         return err(Errno::EMFILE);
     }
     let cred = k.fs_cred();
-    Ok(MqQueue::new(user, (cred.uid, cred.gid), mode & 0o777 & !k.place().umask, most, longest))
+    Ok(MqQueue::new(user, (cred.uid, cred.gid), mode & 0o7777 & !k.place().umask, most, longest))
 }
 
 /// Whether the caller may open a queue to read (4) or write (2). EACCES.
-fn may(k: &Ctx<'_>, queue: &MqQueue, wanted: u32) -> Result<(), Errno> {
+pub(super) fn may(k: &Ctx<'_>, queue: &MqQueue, wanted: u32) -> Result<(), Errno> {
     let cred = k.fs_cred();
     let granted = if cred.uid == queue.owner.0 {
         queue.mode >> 6
@@ -156,10 +164,11 @@ pub fn mq_timedsend(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, len: u64, priority: u32, 
     if let Some(end) = woken {
         return end.map(|()| 0);
     }
+    // The timeout first, with its own errors (mq_timedsend and do_mq_timedsend of Linux).
+    let timeout = k.read_timeout(timeout)?;
     if priority >= PRIORITIES {
         return err(Errno::EINVAL);
     }
-    let timeout = k.read_timeout(timeout)?;
     let (id, nonblock) = opened(k, fd, true)?;
     if len > k.node.mqueues.all[id].longest {
         return err(Errno::EMSGSIZE);
@@ -174,7 +183,7 @@ pub fn mq_timedsend(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, len: u64, priority: u32, 
         return Ok(0);
     }
     let wait = waiting(k, id, nonblock, timeout)?;
-    k.node.mqueues.all[id].wait_for_room(tid, message);
+    k.node.mq_wait_for_room(id, tid, message);
     Err(wait.progress(Progress::MqOut(None)).into())
 }
 
@@ -204,7 +213,7 @@ pub fn mq_timedreceive(
                 None => {
                     let wait = waiting(k, id, nonblock, timeout)?;
                     let tid = k.tid;
-                    k.node.mqueues.all[id].wait(tid);
+                    k.node.mq_wait(id, tid);
                     return Err(wait.progress(Progress::MqIn(None)).into());
                 }
             }
@@ -234,8 +243,9 @@ fn waiting(k: &Ctx<'_>, id: MqId, nonblock: bool, timeout: Option<u64>) -> SysRe
 pub fn mq_notify(k: &mut Ctx<'_>, fd: Fd, event: Ptr) -> SysResult {
     let mut wanted = None;
     if !event.is_null() {
-        let value: u64 = k.read_obj(event)?;
-        let [signo, how]: [i32; 2] = k.read_obj(Ptr(event.0 + 8))?;
+        // `struct sigevent`, which is read as a whole.
+        let [value, kind, ..] = k.read_obj::<[u64; 8]>(event)?;
+        let (signo, how) = (kind as i32, (kind >> 32) as i32);
         let how = match how {
             // Signal 0 is a valid number for `valid_signal` of Linux.
             0 if (0..=64).contains(&signo) => Told::Signal(signo as u32, value),

@@ -8,6 +8,7 @@ use crate::caps::CAP_SYS_RESOURCE;
 use crate::ctx::*;
 use crate::ipc::queue::{MAX_BYTES, Message, Queue, Request, Select};
 use crate::ipc::{Entry, Named, Wanted};
+use crate::task::Task;
 use crate::wait::{Progress, Restart, SysResult, Wait, WaitOn};
 
 /// MSGMAX: the longest text.
@@ -49,15 +50,13 @@ pub fn msgsnd(k: &mut Ctx<'_>, id: i32, msg: Ptr, size: u64, flags: IpcFlags) ->
     let message = match slept {
         Some(message) => message,
         None => {
-            if size > LONGEST || id < 0 {
+            // The type is read before anything is looked at (ksys_msgsnd), the text after all of it (do_msgsnd).
+            let kind: i64 = k.read_obj(msg)?;
+            if size > LONGEST || id < 0 || kind < 1 {
                 return err(Errno::EINVAL);
             }
-            let kind: i64 = k.read_obj(msg)?;
             let mut text = vec![0; size as usize];
             k.read_bytes(msg.0 + 8, &mut text)?;
-            if kind < 1 {
-                return err(Errno::EINVAL);
-            }
             Message { kind, text: Arc::new(text) }
         }
     };
@@ -96,8 +95,13 @@ pub fn msgrcv(k: &mut Ctx<'_>, id: i32, msg: Ptr, size: u64, kind: i64, flags: R
     // "IPC_NOWAIT must be specified in conjunction with MSG_COPY", and MSG_EXCEPT must not (msgrcv(2)).
     let no_wait = flags.contains(ReceiveFlags::IPC_NOWAIT);
     let copy = flags.contains(ReceiveFlags::MSG_COPY);
-    if copy && (flags.contains(ReceiveFlags::MSG_EXCEPT) || !no_wait) {
-        return err(Errno::EINVAL);
+    if copy {
+        if flags.contains(ReceiveFlags::MSG_EXCEPT) || !no_wait {
+            return err(Errno::EINVAL);
+        }
+        // "Create dummy message to copy real message to": of what is in the buffer, which so has to be readable (prepare_copy).
+        let mut dummy = vec![0; size.min(LONGEST) as usize];
+        k.read_bytes(msg.0, &mut dummy)?;
     }
     let perm = queue(k, id)?.perm;
     k.ipc_may(&perm, READ)?;
@@ -108,8 +112,9 @@ pub fn msgrcv(k: &mut Ctx<'_>, id: i32, msg: Ptr, size: u64, kind: i64, flags: R
     };
     if copy {
         let message = queue(k, id)?.item.peek(kind as u64).cloned().ok_or(Errno::ENOMSG)?;
-        if request.room < message.text.len() as u64 && !request.cut {
-            return err(Errno::E2BIG);
+        if request.room < message.text.len() as u64 {
+            // MSG_NOERROR does not help: what is copied is not cut ("if (src->m_ts > dst->m_ts) return ERR_PTR(-EINVAL)", copy_msg).
+            return err(if request.cut { Errno::EINVAL } else { Errno::E2BIG });
         }
         return give(k, msg, size, &message);
     }
@@ -216,14 +221,28 @@ fn change(k: &mut Ctx<'_>, id: i32, buf: Ptr) -> SysResult {
     let [a, b, c, d, e, f, _, _, _, _, _, room, ..] = k.read_obj::<[u64; 15]>(buf)?;
     let perm = queue(k, id)?.perm;
     k.ipc_owns(&perm)?;
-    if room > MAX_BYTES && !k.capable(CAP_SYS_RESOURCE) {
+    // It is an int on its way, and a negative one much room.
+    let room = room as i32;
+    if u64::from(room.cast_unsigned()) > MAX_BYTES && !k.capable(CAP_SYS_RESOURCE) {
         return err(Errno::EPERM);
     }
     let (now, ns) = (k.seconds(), k.container().ipc);
-    if let Some(entry) = k.ipc().queues.get_mut(id) {
-        entry.perm.set(&[a, b, c, d, e, f]);
-        entry.item.max_bytes = room;
-        entry.ctime = now;
+    let Some(entry) = k.ipc().queues.get_mut(id) else { return err(Errno::EINVAL) };
+    entry.perm.set(&[a, b, c, d, e, f])?;
+    entry.item.max_bytes = i64::from(room).cast_unsigned();
+    entry.ctime = now;
+    let perm = entry.perm;
+    // "Sleeping receivers might be excluded by stricter permissions" (msgctl_down). The others stand in line again in their order; who
+    // has a signal to take ends its call with that.
+    for tid in queue(k, id)?.item.receivers() {
+        let may = |task: &Task| perm.allows(&task.credentials, READ).is_ok();
+        if k.node.tasks.get(&tid).is_none_or(may) || k.node.signal_deliverable(tid) {
+            continue;
+        }
+        if let Some(entry) = k.ipc().queues.get_mut(id) {
+            entry.item.forget(tid);
+        }
+        k.node.message_received(tid, Err(Errno::EACCES));
     }
     k.node.room_for_messages(ns, id);
     Ok(0)

@@ -25,6 +25,7 @@ const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 const FIOGETOWN: u64 = 0x8903;
 const SIOCGPGRP: u64 = 0x8904;
+const SIOCOUTQNSD: u64 = 0x894b;
 const SIOCGIFDSTADDR: u64 = 0x8917;
 const SIOCGIFMETRIC: u64 = 0x891d;
 const SIOCGIFCOUNT: u64 = 0x8938;
@@ -71,6 +72,14 @@ impl Ctx<'_> {
             (c::FIONREAD, Sock::Unix(id)) => self.node.unix.readable_bytes(id)?,
             (c::TIOCOUTQ, Sock::Inet(id) | Sock::Packet(id)) => self.node.net.of(id).unacked_bytes(id)?,
             (c::TIOCOUTQ, Sock::Unix(id)) => self.node.unix.unreceived_bytes(id),
+            (SIOCOUTQNSD, Sock::Inet(id)) if self.inet(id)?.proto == Proto::Tcp => {
+                self.node.net.of(id).unsent_bytes(id)?
+            }
+            // What no socket and no device knows: a `struct ifreq` is read all the same (sock_do_ioctl).
+            (SIOCOUTQNSD, _) => {
+                self.read_bytes(arg.0, &mut [0; IFREQ])?;
+                return err(Errno::ENOTTY);
+            }
             (c::FIONREAD | c::TIOCOUTQ, Sock::Netlink(_)) => return err(Errno::ENOTTY),
             (c::SIOCATMARK, Sock::Inet(id)) if self.inet(id)?.proto == Proto::Tcp => {
                 usize::from(self.node.net.of(id).at_mark(id))

@@ -94,7 +94,7 @@ pub fn pidfd_send_signal(k: &mut Ctx<'_>, fd: Fd, sig: i32, info: Ptr, flags: He
     }
     // As rt_sigqueueinfo(2): nobody but the process itself may pretend that the kernel or kill(2) sends it.
     let forged = given.code >= 0 || given.code == c::SI_TKILL as i32;
-    if !info.is_null() && forged && process != Some(k.pid) {
+    if !info.is_null() && forged && process.map(|pid| Tid(pid.0)) != Some(k.tid) {
         return err(Errno::EPERM);
     }
     let process = process.ok_or(Errno::ESRCH)?;

@@ -28,11 +28,7 @@ impl Ctx<'_> {
         // "According to POSIX, the nice value is a per-process setting. However, under [...] Linux/NPTL [...] different
         // threads in the same process can have different nice values": a number names one thread.
         let uid = if who == 0 { self.credentials().real_ids[0] } else { who as u32 };
-        let chosen = |p: &Process, credentials: &Credentials| match (which, who) {
-            (PRIO_PGRP, 0) => p.pgid == me.pgid,
-            (PRIO_PGRP, _) => p.pgid == me.pid.ns().pid(who as u32),
-            _ => credentials.real_ids[0] == uid,
-        };
+        let chosen = |credentials: &Credentials| credentials.real_ids[0] == uid;
         let ended = |p: &Process| !self.node.tasks.contains_key(&Tid(p.pid.0));
         let found: Vec<Target> = match (which, who) {
             (PRIO_PROCESS, 0) => vec![Target::Thread(self.tid)],
@@ -42,15 +38,23 @@ impl Ctx<'_> {
                 let process = self.node.processes.get(&pid).map(|p| Target::Ended(p.pid));
                 thread.or(process).into_iter().collect()
             }
-            (PRIO_PGRP | PRIO_USER, _) => {
+            // The last error counts, so the order does (do_each_pid_thread).
+            (PRIO_PGRP, _) => {
+                let group = if who == 0 { me.pgid } else { me.pid.ns().pid(who as u32) };
+                let members = self.node.members_of(group).into_iter();
+                let targets = members.filter(|pid| pid.ns() == self.pid_ns()).flat_map(|pid| {
+                    let first = ended(self.node.process(pid)).then_some(Target::Ended(pid));
+                    let threads = self.node.process(pid).threads.iter().map(|tid| Target::Thread(*tid));
+                    first.into_iter().chain(threads)
+                });
+                targets.collect()
+            }
+            (PRIO_USER, _) => {
                 let seen = self.node.tasks.values().filter(|t| t.pid.ns() == self.pid_ns());
-                let threads = seen
-                    .filter(|t| chosen(self.node.process(t.pid), &t.credentials))
-                    .map(|t| Target::Thread(t.tid));
+                let threads = seen.filter(|t| chosen(&t.credentials)).map(|t| Target::Thread(t.tid));
                 let seen = self.node.processes.values().filter(|p| p.pid.ns() == self.pid_ns());
-                let zombies = seen
-                    .filter(|p| ended(p) && chosen(p, &p.first.credentials))
-                    .map(|p| Target::Ended(p.pid));
+                let zombies =
+                    seen.filter(|p| ended(p) && chosen(&p.first.credentials)).map(|p| Target::Ended(p.pid));
                 threads.chain(zombies).collect()
             }
             _ => return err(Errno::EINVAL),

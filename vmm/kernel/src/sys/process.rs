@@ -41,6 +41,7 @@ impl Node {
         self.pi_exit(tid);
         self.ipc_forget(tid);
         self.abandon_call(tid, outside.base);
+        self.semaphores_undo(tid);
         self.vfork_done(tid);
         self.run_queue.retain(|t| *t != tid);
         let (common, first) = (self.task(tid).common, First::of(self.task(tid)));
@@ -118,7 +119,6 @@ impl Node {
         process.zombie = Some(status);
         self.rearm(crate::timer::TimerKey::Itimer(pid), itimer.map(|t| t.0), None);
         self.delete_timers(pid);
-        self.semaphores_undo(pid);
         self.release_table(common.table, pid, outside.base);
         self.release_place(common.place);
         self.leave_terminal(pid, true);
@@ -263,20 +263,24 @@ impl Ctx<'_> {
     /// Looks for a child with news; takes them unless WNOWAIT.
     fn wait_child(&mut self, which: Children, options: u64) -> SysResult<Option<News>> {
         let (which, told) = match self.progress() {
-            Some(Progress::Children { which, told }) => (*which, Some(*told)),
+            Some(Progress::Children { which, told, .. }) => (*which, Some(*told)),
             _ => (which, None),
         };
-        let sleep = Wait::on(WaitOn::Child(self.pid)).progress(Progress::Children { which, told: false });
+        let nothread = options & WaitFlags::__WNOTHREAD.bits() != 0;
+        let asleep = Progress::Children { which, own: nothread, told: false };
+        let sleep = Wait::on(WaitOn::Child(self.pid)).progress(asleep);
         // "A \"clone\" child is one which delivers no signal, or a signal other than SIGCHLD to its parent upon termination";
         // __WALL waits for all (wait4(2)).
         let clones = options & WaitFlags::__WCLONE.bits() != 0;
         let kind = |p: &Process| options & c::__WALL != 0 || (p.exit_signal != c::SIGCHLD as u32) == clones;
         // __WNOTHREAD: "Do not wait for children of other threads in the same thread group".
         let own = |p: &Process| p.parent_thread == self.tid;
-        let nothread = options & WaitFlags::__WNOTHREAD.bits() != 0;
+        // A child that has ended is none for who does not ask for ends (wait_consider_task).
+        let exited = options & c::WEXITED != 0;
         let matches = |p: &Process| {
             p.ppid == self.pid
                 && kind(p)
+                && (exited || p.zombie.is_none())
                 && (!nothread || own(p))
                 && match which {
                     Children::Any => true,

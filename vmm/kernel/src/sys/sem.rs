@@ -3,7 +3,7 @@
 use bloodhound_abi::Errno;
 
 use crate::ctx::*;
-use crate::ipc::sem::{MAX_VALUE, SemOp, SemSet, Tried};
+use crate::ipc::sem::{MAX_VALUE, SemOp, SemSet, Tried, Who};
 use crate::ipc::{Entry, Named, Wanted};
 use crate::wait::{Progress, Restart, SysResult, Wait, WaitOn};
 
@@ -76,19 +76,21 @@ pub fn semtimedop(k: &mut Ctx<'_>, id: i32, ops: Ptr, count: u64, timeout: Ptr) 
         return err(Errno::EFBIG);
     }
     k.ipc_may(&perm, if ops.iter().any(|op| op.add != 0) { ALTER } else { READ })?;
-    let (pid, tid, now, ns) = (k.pid, k.tid, k.seconds(), k.container().ipc);
+    let (tid, now, ns) = (k.tid, k.seconds(), k.container().ipc);
+    let list = ops.iter().any(|op| op.undo).then(|| k.node.undo_list(tid));
+    let who = Who { pid: k.pid, list };
     let Some(set) = k.ipc().sets.get_mut(id) else { return err(Errno::EINVAL) };
-    match set.item.attempt(pid, &ops) {
+    match set.item.attempt(who, &ops) {
         Tried::Failed(errno) => err(errno),
         Tried::Done { alters } => {
             set.item.otime = now;
             if alters {
-                k.node.semaphores_changed(ns, id);
+                k.node.semaphores_changed(ns, id, Some(&ops));
             }
             Ok(0)
         }
         Tried::Waits(blocking) => {
-            set.item.wait((pid, tid), ops, blocking);
+            set.item.wait((who, tid), ops, blocking);
             let deadline = k.deadline(timeout);
             let wait = Wait::on(WaitOn::Semaphores(ns, id)).deadline(deadline).restart(Restart::Never);
             Err(wait.progress(Progress::Semaphores(None)).into())
@@ -175,7 +177,7 @@ fn change(k: &mut Ctx<'_>, id: i32, cmd: u32, arg: Ptr) -> SysResult {
     match (words, sets.get_mut(id)) {
         (Some(words), Some(entry)) => {
             let [a, b, c, d, e, f, ..] = words;
-            entry.perm.set(&[a, b, c, d, e, f]);
+            entry.perm.set(&[a, b, c, d, e, f])?;
             entry.ctime = now;
         }
         _ => {
@@ -246,5 +248,5 @@ fn set_values(k: &mut Ctx<'_>, id: i32, first: u16, values: &[i32]) {
         }
         entry.ctime = now;
     }
-    k.node.semaphores_changed(ns, id);
+    k.node.semaphores_changed(ns, id, None);
 }

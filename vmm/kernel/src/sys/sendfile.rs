@@ -191,7 +191,9 @@ pub(super) fn fill_pipe(
         return err(Errno::EINVAL);
     }
     let pages = k.node.pipes[pipe].free_slots() as u64;
-    let into = at.at() % PIPE_BUF as u64;
+    // Only pages of the page cache keep their place in a page; others are filled from their beginning (append_pipe).
+    let cached = matches!(k.node.files[from].kind, FileKind::Regular(_));
+    let into = if cached { at.at() % PIPE_BUF as u64 } else { 0 };
     at.check(count.min(pages * PIPE_BUF as u64))?;
     let data = read_piece(k, from, at.at(), count.min(pages * PIPE_BUF as u64 - into))?;
     if data.is_empty() {

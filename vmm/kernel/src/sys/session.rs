@@ -4,6 +4,7 @@ use bloodhound_abi::Errno;
 
 use crate::ctx::*;
 use crate::ids::*;
+use crate::node::Node;
 use crate::wait::SysResult;
 
 /// getpgrp(2).
@@ -26,6 +27,16 @@ pub fn getpgid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
 pub fn getsid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
     let pid = target(k, pid)?;
     Ok(u64::from(k.node.process(pid).sid.number()))
+}
+
+impl Node {
+    /// The processes of a group, in the order in which Linux walks over them: who came to it last is first (attach_pid).
+    pub(crate) fn members_of(&self, group: Pid) -> Vec<Pid> {
+        let members = self.processes.values().filter(|p| p.pgid == group);
+        let mut members: Vec<(u64, Pid)> = members.map(|p| (p.grouped, p.pid)).collect();
+        members.sort_unstable_by(|one, other| other.cmp(one));
+        members.into_iter().map(|(_, pid)| pid).collect()
+    }
 }
 
 /// setpgid(2). EACCES for a child after its execve(2), EPERM across sessions and for session leaders.
@@ -57,7 +68,11 @@ pub fn setpgid(k: &mut Ctx<'_>, pid: i32, pgid: i32) -> SysResult {
     if pgid != pid && !k.node.processes.values().any(|q| q.pgid == pgid && q.sid == sid) {
         return err(Errno::EPERM);
     }
-    k.node.process_mut(pid).pgid = pgid;
+    if k.node.process(pid).pgid != pgid {
+        let grouped = k.node.next_sibling();
+        let process = k.node.process_mut(pid);
+        (process.pgid, process.grouped) = (pgid, grouped);
+    }
     Ok(0)
 }
 
@@ -68,8 +83,9 @@ pub fn setsid(k: &mut Ctx<'_>) -> SysResult {
     if k.node.processes.values().any(|p| p.pgid == pid) {
         return err(Errno::EPERM);
     }
+    let grouped = k.node.next_sibling();
     let p = k.process_mut();
-    (p.sid, p.pgid) = (pid, pid);
+    (p.sid, p.pgid, p.grouped) = (pid, pid, grouped);
     p.knobs.autogroup_nice = 0;
     // "Initially, the new session has no controlling terminal."
     (p.tty, p.tty_old_pgrp) = (None, None);

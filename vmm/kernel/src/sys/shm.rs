@@ -66,7 +66,8 @@ pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResul
     let (ns, now, maker) = (k.container().ipc, k.seconds(), k.pid);
     let container = k.process().container;
     let shm = k.node.shm.insert(Shm { size: len, container, ..Shm::default() });
-    let segment = Segment { shm, size, key, atime: 0, dtime: 0, maker, last: None };
+    let segment =
+        Segment { shm, size, key, atime: 0, dtime: 0, maker, last: None, attaches: 0, locker: None };
     match k.ipc().segments.add(most as u32, perm, now, segment) {
         Ok(id) => {
             k.node.shm[shm].segment = Some((ns, id));
@@ -86,7 +87,7 @@ fn segment<'a>(k: &'a mut Ctx<'_>, id: i32) -> SysResult<&'a mut Entry<Segment>>
 /// shmat(2). EINVAL for an address that is not aligned or not free, EACCES.
 pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResult {
     let Entry { perm, item, .. } = segment(k, id)?;
-    let (perm, shm) = (*perm, item.shm);
+    let (perm, shm, attach) = (*perm, item.shm, item.attaches + 1);
     let len = k.node.shm[shm].size;
     let mm = k.process().mm;
     // "SHM_RND: the attach occurs at the address equal to shmaddr rounded down to the nearest multiple of SHMLBA."
@@ -96,8 +97,11 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
     if !addr.0.is_multiple_of(PAGE) || addr.is_null() && remap {
         return err(Errno::EINVAL);
     }
+    // What is attached read-only never becomes writable: its file is open for reading only (do_shmat), and "if (!(file->f_mode &
+    // FMODE_WRITE)) vm_flags &= ~(VM_MAYWRITE | VM_SHARED)" (do_mmap).
+    let may_write = !flags.contains(ShmatFlags::SHM_RDONLY);
     let (mut prot, mut wanted) = (c::PROT_READ, READ);
-    if !flags.contains(ShmatFlags::SHM_RDONLY) {
+    if may_write {
         (prot, wanted) = (prot | c::PROT_WRITE, wanted | WRITE);
     }
     if flags.contains(ShmatFlags::SHM_EXEC) {
@@ -117,11 +121,12 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
     }
     let backing = Backing::Shm { id: shm, offset: 0 };
     let end = start + len;
-    let marks = crate::mm::Marks { lock: k.node.mms[mm].lock_future, ..Default::default() };
-    let vma = Vma { start, end, prot, shared: true, backing, on_fork: OnFork::Copy, may_write: true, marks };
+    let marks = crate::mm::Marks { lock: k.node.mms[mm].lock_future, attach, ..Default::default() };
+    let vma = Vma { start, end, prot, shared: true, backing, on_fork: OnFork::Copy, may_write, marks };
     if k.lock_would_exceed(&vma) {
         return err(Errno::EAGAIN);
     }
+    segment(k, id)?.item.attaches = attach;
     // What is replaced may be of the same segment, and then the mappings are what they were.
     let of_it = |old: &Vma| matches!(old.backing, Backing::Shm { id, .. } if id == shm);
     let went = remap && k.node.mms[mm].vmas().any(|old| old.start < end && start < old.end && of_it(old));
@@ -135,20 +140,31 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
     Ok(start)
 }
 
-/// shmdt(2). EINVAL if no segment begins there.
+/// shmdt(2). EINVAL if no segment was attached there of which anything is left.
 pub fn shmdt(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
+    if !addr.0.is_multiple_of(PAGE) {
+        return err(Errno::EINVAL);
+    }
     let mm = k.process().mm;
-    let begins = |vma: &&Vma| vma.start == addr.0 && matches!(vma.backing, Backing::Shm { offset: 0, .. });
-    let shm = k.node.mms[mm].vmas().find(begins).and_then(|vma| match vma.backing {
-        Backing::Shm { id, .. } => Some(id),
+    // "Check if the starting address would match, i.e. it's a fragment created by mprotect() and/or munmap(), or it otherwise it starts
+    // at this address with no hassles" (ksys_shmdt): the first page of what was attached may be gone.
+    let fragment = |vma: &Vma| match vma.backing {
+        Backing::Shm { id, offset }
+            if vma.marks.attach != 0 && vma.start.checked_sub(addr.0) == Some(offset) =>
+        {
+            Some((id, vma.marks.attach))
+        }
         _ => None,
-    });
-    let shm = shm.ok_or(Errno::EINVAL)?;
-    let Shm { size, segment: Some(_), .. } = k.node.shm[shm] else { return err(Errno::EINVAL) };
-    // What is left of it there: parts may have been unmapped or protected otherwise.
+    };
+    let first = k.node.mms[mm].vmas().find(|vma| fragment(vma).is_some()).cloned().ok_or(Errno::EINVAL)?;
+    let (Some(attached), Backing::Shm { id, .. }) = (fragment(&first), &first.backing) else {
+        return err(Errno::EINVAL);
+    };
+    let size = k.node.shm[*id].size;
+    // "Then it unmaps all shm vmas that started at shmaddr and that are within the initially determined size and that are from the same
+    // shm segment", by which the file is meant that the first one has.
     let of_it = |vma: &&Vma| {
-        (addr.0..addr.0 + size).contains(&vma.start)
-            && matches!(vma.backing, Backing::Shm { id, offset } if id == shm && offset == vma.start - addr.0)
+        fragment(vma) == Some(attached) && (vma.start == first.start || vma.end - addr.0 <= size)
     };
     let parts: Vec<(u64, u64)> =
         k.node.mms[mm].vmas().filter(of_it).map(|vma| (vma.start, vma.end)).collect();
@@ -188,26 +204,43 @@ pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
             k.ipc_owns(&perm)?;
             let now = k.seconds();
             let entry = segment(k, id)?;
-            entry.perm.set(&[a, b, c, d, e, f]);
+            entry.perm.set(&[a, b, c, d, e, f])?;
             entry.ctime = now;
             Ok(0)
         }
-        cmd::LOCK | cmd::UNLOCK => {
-            let perm = segment(k, id)?.perm;
-            if !k.capable(CAP_IPC_LOCK) {
-                k.ipc_owns(&perm)?;
-                // "if (cmd == SHM_LOCK && !rlimit(RLIMIT_MEMLOCK))" (shmctl_do_lock).
-                if cmd == cmd::LOCK && k.process().limits[c::RLIMIT_MEMLOCK as usize].cur == 0 {
-                    return err(Errno::EPERM);
-                }
-            }
-            let entry = segment(k, id)?;
-            // Memory is never swapped: all that is left of a lock is that it shows.
-            entry.perm.mode = entry.perm.mode & !LOCKED | if cmd == cmd::LOCK { LOCKED } else { 0 };
-            Ok(0)
-        }
+        cmd::LOCK | cmd::UNLOCK => lock(k, id, cmd == cmd::LOCK),
         _ => err(Errno::EINVAL),
     }
+}
+
+/// SHM_LOCK, SHM_UNLOCK (shmctl_do_lock). EPERM; ENOMEM for more than RLIMIT_MEMLOCK, which "sets a maximum on the total bytes in shared
+/// memory segments [...] that may be locked by the real user ID of the calling process" (getrlimit(2)).
+fn lock(k: &mut Ctx<'_>, id: i32, lock: bool) -> SysResult {
+    let Entry { perm, item, .. } = segment(k, id)?;
+    let (perm, pages, locked) = (*perm, item.size.div_ceil(PAGE), item.locker.is_some());
+    let limit = k.process().limits[c::RLIMIT_MEMLOCK as usize].cur;
+    let privileged = k.capable(CAP_IPC_LOCK);
+    if !privileged {
+        // Only ids count here, and no capability of those that let others set permissions.
+        let uid = k.credentials().cred.uid;
+        if uid != perm.uid && uid != perm.cuid || lock && limit == 0 {
+            return err(Errno::EPERM);
+        }
+    }
+    let user = k.credentials().real_ids[0];
+    if lock && !locked && !privileged && k.node.sysv.locked_by(user) + pages > limit / PAGE {
+        return err(Errno::ENOMEM);
+    }
+    let entry = segment(k, id)?;
+    // Memory is never swapped: all that is left of a lock is that it shows, and whose limit it counts against.
+    if lock && !locked {
+        entry.perm.mode |= LOCKED;
+        entry.item.locker = Some(user);
+    } else if !lock {
+        entry.perm.mode &= !LOCKED;
+        entry.item.locker = None;
+    }
+    Ok(0)
 }
 
 /// A limit as its parameter of the kernel has it.

@@ -25,18 +25,15 @@ const SA_EXPOSE_TAGBITS: u64 = 0x800;
 
 /// sigaction(2). EINVAL for SIGKILL and SIGSTOP.
 pub fn rt_sigaction(k: &mut Ctx<'_>, sig: i32, act: Ptr, old: Ptr, size: u64) -> SysResult {
-    if size != 8 || !(1..=64).contains(&sig) {
+    if size != 8 {
+        return err(Errno::EINVAL);
+    }
+    let new: Option<Sigaction> = if act.is_null() { None } else { Some(k.read_obj(act)?) };
+    if !(1..=64).contains(&sig) || new.is_some() && UNBLOCKABLE & bit(sig as u32) != 0 {
         return err(Errno::EINVAL);
     }
     let index = sig as usize - 1;
-    let new: Option<Sigaction> = if act.is_null() { None } else { Some(k.read_obj(act)?) };
-    if new.is_some() && UNBLOCKABLE & bit(sig as u32) != 0 {
-        return err(Errno::EINVAL);
-    }
-    if !old.is_null() {
-        let current = k.node.actions_of(k.pid)[index];
-        k.write_obj(old, &current)?;
-    }
+    let current = k.node.actions_of(k.pid)[index];
     if let Some(mut action) = new {
         action.mask &= !UNBLOCKABLE;
         // "SA_UNSUPPORTED [...] the kernel will clear it", as all that it does not know (sigaction(2), do_sigaction).
@@ -52,6 +49,10 @@ pub fn rt_sigaction(k: &mut Ctx<'_>, sig: i32, act: Ptr, old: Ptr, size: u64) ->
                 k.node.task_mut(tid).pending.discard(bit(sig as u32));
             }
         }
+    }
+    // The new action holds where the old one cannot be told as well.
+    if !old.is_null() {
+        k.write_obj(old, &current)?;
     }
     Ok(0)
 }
@@ -231,17 +232,12 @@ pub fn kill(k: &mut Ctx<'_>, pid: i32, sig: i32) -> SysResult {
         _ => Some(k.pid_ns().pid(pid.unsigned_abs())),
     };
     let me = k.pid;
-    let targets: Vec<Pid> = k
-        .node
-        .processes
-        .values()
-        .filter(|p| match group {
-            Some(g) => p.pgid == g,
-            // "every process for which the calling process has permission to send signals, except for process 1 (init)"
-            None => p.pid != me && p.pid.number() > 1 && p.pid.ns() == me.ns(),
-        })
-        .map(|p| p.pid)
-        .collect();
+    // "every process for which the calling process has permission to send signals, except for process 1 (init)"
+    let other = |pid: &Pid| *pid != me && pid.number() > 1 && pid.ns() == me.ns();
+    let targets: Vec<Pid> = match group {
+        Some(group) => k.node.members_of(group),
+        None => k.node.processes.values().map(|p| p.pid).filter(other).collect(),
+    };
     if targets.is_empty() {
         return err(Errno::ESRCH);
     }

@@ -4,6 +4,7 @@
 //! Neighbours: `message` (sending and receiving), `sockopt` (options), [`crate::unix`], [`crate::inet`].
 
 mod create;
+mod error;
 #[cfg(test)]
 mod families;
 mod kinds;
@@ -187,6 +188,7 @@ pub fn socket(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32) -> SysResu
 /// socketpair(2): EOPNOTSUPP for all but Unix sockets. EFAULT leaves no descriptor behind.
 pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: Ptr) -> SysResult {
     let (kind, flags) = split_type(kind)?;
+    k.room_for_two()?;
     k.check_user(fds.0, 8, Access::Write)?;
     if u64::from(domain) != c::AF_UNIX {
         // Only unix sockets come in pairs; a socket that cannot be made at all says so first.
@@ -373,6 +375,9 @@ pub(super) fn connect_inet(
     let peer = match addr {
         Some(addr) if addr.family().ok_or(Errno::EINVAL)? == c::AF_UNSPEC => {
             k.node.net.of_mut(id).disconnect(id, now)?;
+            if k.inet(id)?.proto.is_datagram() {
+                k.unbind_device(id)?;
+            }
             return Ok(0);
         }
         Some(addr) => k.connect_target(id, addr)?,
@@ -421,6 +426,7 @@ fn connect_unix(
         return Ok(0);
     }
     let name = addr.to_unix()?.ok_or(Errno::EINVAL)?;
+    k.keep_waiting_for_room()?;
     k.autobind_for_credentials(id)?;
     let target = k.find_unix(&name, kind)?;
     let cred = k.peer_cred();

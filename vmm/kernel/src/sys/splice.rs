@@ -49,10 +49,14 @@ pub fn splice(
         Some(_) => Some(None),
         None => None,
     };
-    let offset = match (given(out_off), given(in_off), kept) {
-        (_, _, Some(at)) => at,
-        (Some(ptr), ..) | (None, Some(ptr), _) => Some(k.read_obj::<u64>(ptr)?),
-        _ => None,
+    // Both are read before it is asked whether an end is a pipe (__do_splice).
+    let read = |k: &mut Ctx<'_>, ptr: Option<Ptr>| ptr.map(|ptr| k.read_obj::<u64>(ptr)).transpose();
+    let offset = match kept {
+        Some(at) => at,
+        None => match (read(k, given(out_off))?, read(k, given(in_off))?) {
+            (Some(offset), _) | (None, Some(offset)) => Some(offset),
+            _ => None,
+        },
     };
     let nonblock = |k: &Ctx<'_>, file: FileId| {
         flags.contains(SpliceFlags::SPLICE_F_NONBLOCK) || k.node.files[file].nonblocking()

@@ -6,6 +6,7 @@ use bloodhound_vfs::{CAPABILITY, Ino};
 
 use crate::caps::{CAP_SETFCAP, CAP_SYS_ADMIN};
 use crate::ctx::*;
+use crate::file::FileKind;
 use crate::path::Place;
 use crate::wait::SysResult;
 
@@ -34,9 +35,19 @@ impl Ctx<'_> {
 }
 
 /// xattr_permission of what lies in no file system, as pipes and sockets: "In the user.* namespace, only regular files and directories
-/// can have extended attributes", so that others are refused for writing, and have none for reading.
-fn permitted(place: &Place, name: &[u8], refused: Errno) -> Result<(), Errno> {
-    if matches!(place, Place::File(_)) && name.starts_with(b"user.") { Err(refused) } else { Ok(()) }
+/// can have extended attributes", so that others are refused for writing, and have none for reading. A POSIX queue is a regular file, of
+/// which its mode says who may; that mqueuefs has no attributes is found after that.
+fn permitted(k: &Ctx<'_>, place: &Place, name: &[u8], write: bool) -> Result<(), Errno> {
+    let Place::File(id) = place else { return Ok(()) };
+    let guarded = [&b"security."[..], b"system.", b"trusted."].iter().any(|space| name.starts_with(space));
+    match k.node.files[*id].kind {
+        FileKind::Mq(queue) if !guarded => {
+            super::mqueue::may(k, &k.node.mqueues.all[queue], if write { 2 } else { 4 })
+        }
+        FileKind::Mq(_) => Ok(()),
+        _ if name.starts_with(b"user.") => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
+        _ => Ok(()),
+    }
 }
 
 /// The right to change an attribute that no mode guards: "the CAP_SYS_ADMIN capability" for trusted.* and, without a security
@@ -83,7 +94,7 @@ fn set(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64, flags: 
     if name == CAPABILITY && !empty {
         check_capability(&bytes)?;
     }
-    permitted(&place, &name, Errno::EPERM)?;
+    permitted(k, &place, &name, true)?;
     if !empty {
         may_change(k, &name)?;
     }
@@ -106,7 +117,7 @@ fn give(k: &mut Ctx<'_>, bytes: &[u8], buf: Ptr, size: u64) -> SysResult {
 
 fn get(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64) -> SysResult {
     let name = k.xattr_name(name)?;
-    permitted(&place, &name, Errno::ENODATA)?;
+    permitted(k, &place, &name, false)?;
     if name.starts_with(b"trusted.") && !k.capable(CAP_SYS_ADMIN) {
         return err(Errno::ENODATA);
     }
@@ -134,7 +145,7 @@ fn list(k: &mut Ctx<'_>, place: Place, buf: Ptr, size: u64) -> SysResult {
 
 fn remove(k: &mut Ctx<'_>, place: Place, name: Path) -> SysResult {
     let name = k.xattr_name(name)?;
-    permitted(&place, &name, Errno::EPERM)?;
+    permitted(k, &place, &name, true)?;
     may_change(k, &name)?;
     let (cred, now) = (k.fs_cred(), k.now());
     k.node.vfs.remove_xattr(inode(place)?, &cred, &name, now)?;

@@ -71,8 +71,7 @@ impl Node {
     /// A signal of the kernel's for a process group.
     pub(crate) fn signal_group(&mut self, group: Option<Pid>, signo: u32) {
         let Some(group) = group else { return };
-        let members: Vec<Pid> = self.processes.values().filter(|p| p.pgid == group).map(|p| p.pid).collect();
-        for pid in members {
+        for pid in self.members_of(group) {
             self.send_process(pid, user_info(signo, c::SI_KERNEL as i32, Pid::NONE, 0));
         }
     }

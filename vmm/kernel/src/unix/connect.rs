@@ -4,7 +4,8 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::structs::Ucred;
 use bloodhound_vfs::Ino;
 
-use super::{CHANGED, Halves, Kind, Name, Peer, READABLE, Stall, State, UnixSocket, UnixSockets, WRITABLE};
+use super::{CHANGED, Halves, Kind, Name, Peer, Stall, State, UnixSocket, UnixSockets, WRITABLE};
+use crate::fasync::{Band, Waking};
 use crate::ids::UnixId;
 use crate::stacks::NetNs;
 
@@ -105,14 +106,14 @@ impl UnixSockets {
     }
 
     /// connect(2) of a stream or sequenced-packet socket to a listener. ECONNREFUSED, EISCONN, EINVAL on a listener;
-    /// `Until` the target while its queue is full.
+    /// `Room` of the target while its queue is full.
     pub fn connect(&mut self, id: UnixId, target: UnixId, cred: Ucred) -> Result<(), Stall> {
         let listener = self.sockets.get(target).ok_or(Errno::ECONNREFUSED)?;
         if listener.state != State::Listening || listener.shut_read {
             return Err(Errno::ECONNREFUSED.into());
         }
         if listener.queue_full() {
-            return Err(Stall::Until(target));
+            return Err(Stall::Room(target));
         }
         match self.sockets[id].state {
             State::Unconnected => {}
@@ -127,7 +128,7 @@ impl UnixSockets {
         let s = &mut self.sockets[id];
         (s.peer, s.state, s.cred) = (Peer::Alive(embryo), State::Established, listener_cred);
         self.sockets[target].pending.push_back(embryo);
-        self.wake(target, READABLE);
+        self.data_ready(target);
         Ok(())
     }
 
@@ -196,6 +197,7 @@ impl UnixSockets {
         {
             peer.error = Some(Errno::ECONNRESET);
             self.wake(old, bloodhound_abi::consts::EPOLLERR as u32);
+            self.tell(old, Waking::Any, Band::Error);
         }
     }
 
@@ -225,6 +227,10 @@ impl UnixSockets {
             p.shut_write |= halves.read;
             p.shut_read |= halves.write;
             self.wake(peer, CHANGED);
+            // By what is shut down now, not by what was before.
+            if halves.write {
+                self.tell(peer, Waking::Data, if halves.read { Band::HangUp } else { Band::In });
+            }
         }
     }
 
@@ -272,6 +278,7 @@ impl UnixSockets {
                 o.error = Some(Errno::ECONNRESET);
             }
             self.wake(other, CHANGED);
+            self.tell(other, Waking::Data, Band::HangUp);
         }
         for message in s.queue {
             self.discard(id, message);

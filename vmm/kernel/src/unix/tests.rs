@@ -168,7 +168,7 @@ fn connecting_takes_the_listener_s_name_and_credentials() {
 fn connect_checks_states() {
     let (mut u, l, client) = listening(Kind::Stream, 0);
     let late = u.create(NET, Kind::Stream, 0);
-    assert_eq!(u.connect(late, l, YOU), Err(Stall::Until(l)), "one more than the backlog is let in, not two");
+    assert_eq!(u.connect(late, l, YOU), Err(Stall::Room(l)), "one more than the backlog is let in, not two");
     u.accept(l, true).unwrap();
     assert_eq!(u.effects.retries, [l], "accepting tells connecters that wait");
     assert_eq!(u.connect(client, l, YOU), Err(Errno::EISCONN.into()));
@@ -226,7 +226,7 @@ fn a_full_datagram_queue_stops_senders() {
         sent += 1;
     }
     assert_eq!(sent, 11, "max_dgram_qlen and one");
-    assert_eq!(u.send_packet(a, None, b"x", anc()), Err(Stall::Until(b)));
+    assert_eq!(u.send_packet(a, None, b"x", anc()), Err(Stall::Room(b)));
     assert!(!has(u.ready_bits(a), c::EPOLLOUT));
     wakes(&mut u);
     u.recv_packet(b, 1, false, true).unwrap();

@@ -8,7 +8,7 @@ use bloodhound_abi::{Errno, SimTime};
 use bloodhound_bpf::Packet;
 
 use super::urgent::Next;
-use super::{Kind, Name, Peer, READABLE, Stall, State, UnixSockets, WRITABLE};
+use super::{Kind, Name, Peer, Stall, State, UnixSockets};
 use crate::ids::*;
 
 /// Bytes of `struct sk_buff` and of `struct skb_shared_info`, as the slab allocator rounds them.
@@ -117,10 +117,21 @@ impl UnixSockets {
         s.writable() || s.error.is_some() || s.shut_write || !matches!(s.peer, Peer::Alive(_))
     }
 
+    /// Why a sender that has slept for room cannot go on; takes the pending error (`sock_alloc_send_pskb`).
+    pub fn sending_fails(&mut self, id: UnixId) -> Option<Errno> {
+        let s = &mut self.sockets[id];
+        s.error.take().or(s.shut_write.then_some(Errno::EPIPE))
+    }
+
+    /// Whether the buffer takes another message.
+    pub fn is_roomy(&self, id: UnixId) -> bool {
+        let s = &self.sockets[id];
+        s.charged < s.sndbuf as usize
+    }
+
     /// Whether a message of a stream does not wait for room: some is there, or an error comes before that.
     pub fn has_room(&self, id: UnixId) -> bool {
-        let s = &self.sockets[id];
-        s.charged < s.sndbuf as usize || s.error.is_some()
+        self.is_roomy(id) || self.sockets[id].error.is_some()
     }
 
     /// As [`UnixSockets::sender_may_go_on`], for packets, which may have no peer.
@@ -218,7 +229,7 @@ impl UnixSockets {
         let receiver = &mut self.sockets[to];
         receiver.held += charge;
         receiver.queue.push_back(message);
-        self.wake(to, READABLE);
+        self.data_ready(to);
     }
 
     /// What unix_seqpacket_sendmsg looks at first: a pending error, ENOTCONN.
@@ -258,14 +269,25 @@ impl UnixSockets {
 
     /// A message that had its buffer already is given up. Linux wakes the sender as if room had become free.
     pub fn not_sent(&mut self, id: UnixId) {
-        if self.sockets[id].writable() {
-            self.wake(id, WRITABLE);
-        }
+        self.write_space(id);
     }
 
     /// Sends a datagram or packet, to `to` or the peer. ENOTCONN, EMSGSIZE, EPIPE, EPERM (the receiver is connected to
-    /// another), ECONNREFUSED (the peer is gone), a pending error; `Until` the sender or the receiver without room.
+    /// another), ECONNREFUSED (the peer is gone), a pending error; `Until` the sender has room, or `Room` of the receiver.
     pub fn send_packet(
+        &mut self,
+        id: UnixId,
+        to: Option<UnixId>,
+        data: &[u8],
+        anc: Ancillary,
+    ) -> Result<usize, Stall> {
+        let named = to.is_some() && self.sockets[id].kind == Kind::Datagram;
+        self.check_packet(id, named, data.len())?;
+        self.pass_packet(id, to, data, anc)
+    }
+
+    /// The same of one that was found fit before ([`UnixSockets::check_packet`]).
+    pub fn pass_packet(
         &mut self,
         id: UnixId,
         to: Option<UnixId>,
@@ -274,7 +296,6 @@ impl UnixSockets {
     ) -> Result<usize, Stall> {
         // "msg->msg_namelen = 0": addresses are ignored on sequenced packets.
         let to = to.filter(|_| self.sockets[id].kind == Kind::Datagram);
-        self.check_packet(id, to.is_some(), data.len())?;
         // "Toss the packet but do not return any error to the sender" (unix_dgram_sendmsg), before anything else is asked of the receiver.
         let Some(kept) = self.filtered(id, to, data) else {
             self.effects.dropped.extend(anc.files);
@@ -288,6 +309,8 @@ impl UnixSockets {
                 self.push(id, target, &data[..kept], anc, charge);
                 Ok(data.len())
             }
+            // Who sleeps keeps the message.
+            Err(stall @ Stall::Room(_)) => Err(stall),
             Err(stall) => {
                 self.not_sent(id);
                 Err(stall)
@@ -325,7 +348,7 @@ impl UnixSockets {
             return Err(Errno::EPIPE.into());
         }
         if target != id && receiver.peer != Peer::Alive(id) && receiver.queue_full() {
-            return Err(Stall::Until(target));
+            return Err(Stall::Room(target));
         }
         Ok(target)
     }

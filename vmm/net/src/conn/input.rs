@@ -4,7 +4,7 @@
 use super::Conn;
 use crate::seq::{after, before, later};
 use crate::socket::Cx;
-use crate::{Flags, ReadyFlags, Segment, TcpState};
+use crate::{Flags, ReadyFlags, Segment, TcpState, Tell};
 use bloodhound_abi::time::MILLIS;
 
 impl Conn {
@@ -55,6 +55,7 @@ impl Conn {
             self.establish(seg, cx);
             self.send_ack(cx);
             cx.c.wake_all();
+            cx.c.tell(Tell::OUT);
         } else if has(Flags::SYN) {
             // Simultaneous open.
             self.state = TcpState::SynRecv;
@@ -121,6 +122,7 @@ impl Conn {
             self.snd_una = seg.ack;
             self.establish(seg, cx);
             cx.c.wake_all();
+            cx.c.tell(Tell::OUT);
             return true;
         }
         if before(seg.ack, self.snd_una) {
@@ -312,6 +314,8 @@ impl Conn {
             _ => {}
         }
         cx.c.wake_all();
+        // "Do not send POLL_HUP for half duplex close" (tcp_fin).
+        cx.c.tell(if cx.c.shut_write { Tell::HUP } else { Tell::IN });
     }
 
     /// Acknowledges at once or later (`__tcp_ack_snd_check`).

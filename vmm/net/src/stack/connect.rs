@@ -4,7 +4,7 @@ use super::{Pair, Result, Stack};
 use crate::conn::Conn;
 use crate::iface::{canonical, loopback, shown, unspecified};
 use crate::socket::{Association, Cx, Kind, Socket};
-use crate::{Proto, Shutdown, SocketId, TcpState};
+use crate::{Proto, ReadyFlags, Shutdown, SocketId, TcpState};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::{IpAddr, SocketAddr};
 
@@ -27,7 +27,7 @@ impl Stack {
         }
         match socket.common.association {
             Association::Connected => return Err(Errno::EISCONN),
-            Association::Connecting => return self.finish_connect(id),
+            Association::Connecting => return self.finish_connect(id, now),
             Association::Disconnecting => return Err(Errno::EINVAL),
             Association::Unconnected if !matches!(socket.kind, Kind::Idle) => return Err(Errno::EISCONN),
             Association::Unconnected => {}
@@ -123,14 +123,17 @@ impl Stack {
     }
 
     /// A further connect(2) while or after the handshake.
-    fn finish_connect(&mut self, id: SocketId) -> Result<()> {
+    fn finish_connect(&mut self, id: SocketId, now: SimTime) -> Result<()> {
         let socket = self.get_mut(id)?;
         let result = match &socket.kind {
             Kind::Conn(conn) => conn.connect_result(&mut socket.common),
             _ => Err(socket.common.take_error().unwrap_or(Errno::ECONNABORTED)),
         };
         if result.is_err_and(|error| error != Errno::EALREADY) {
-            self.make_idle(id);
+            if let Kind::Conn(conn) = &socket.kind {
+                socket.common.ahead = conn.ahead();
+            }
+            self.make_idle(id, now);
         }
         result
     }
@@ -162,26 +165,26 @@ impl Stack {
     }
 
     /// connect(2) with AF_UNSPEC: dissolves the association; an open TCP connection is reset (and the socket's own
-    /// SO_ERROR becomes ECONNRESET), a listener closed.
+    /// SO_ERROR becomes ECONNRESET), a listener closed. An error that was pending stays (`tcp_disconnect`, `__udp_disconnect`).
     pub fn disconnect(&mut self, id: SocketId, now: SimTime) -> Result<()> {
         self.stop_listening(id, now)?;
         let (kind, mut cx) = self.with_cx(id, now)?;
-        let mut error = None;
         if let Kind::Conn(conn) = kind {
             use TcpState::*;
-            let open =
-                matches!(conn.state, Established | CloseWait | FinWait1 | FinWait2 | SynRecv | SynSent);
-            error = open.then_some(Errno::ECONNRESET);
+            let ahead = conn.ahead();
+            if matches!(conn.state, Established | CloseWait | FinWait1 | FinWait2 | SynRecv | SynSent) {
+                cx.c.error = Some(Errno::ECONNRESET);
+            }
             conn.abort(&mut cx);
+            cx.c.ahead = ahead;
             self.settle(id, now);
         }
-        self.make_idle(id);
-        self.get_mut(id)?.common.error = error;
+        self.make_idle(id, now);
         Ok(())
     }
 
     /// Makes the socket as new, but for what bind(2) gave it (`tcp_disconnect`).
-    fn make_idle(&mut self, id: SocketId) {
+    fn make_idle(&mut self, id: SocketId, now: SimTime) {
         // A connection that is over has given back its port; one that it has now was bound since, and stays (tcp_disconnect in TCP_CLOSE).
         let is_over = |s: &Socket| s.common.proto == Proto::Tcp && s.state() == TcpState::Close;
         let keeps_port = self.get(id).is_ok_and(|s| s.common.bound_port || is_over(s));
@@ -201,14 +204,18 @@ impl Stack {
         }
         c.peer = None;
         c.association = Association::Unconnected;
-        c.error = None;
         c.soft_error = None;
         // udp_disconnect leaves this as it is.
         if c.proto == Proto::Tcp {
             c.shut_read = false;
             c.shut_write = false;
+            // "seq = tp->write_seq + tp->max_window + 2", while what is acknowledged and what was sent last stay.
+            c.ahead = c.ahead.map(|bytes| bytes.wrapping_add(2));
+            // "sk_error_report(sk)", whether there is an error or not.
+            c.wake(ReadyFlags::ERR);
         }
         c.done = false;
+        self.settle(id, now);
     }
 
     /// accept(2): the new socket, which has the listener's options, and its peer. EAGAIN when none is waiting,
@@ -243,10 +250,11 @@ impl Stack {
         match &socket.kind {
             Kind::Listen(_) => {
                 if read {
-                    self.stop_listening(id, now)?;
-                    self.get_mut(id)?.common.wake_all();
-                    self.settle(id, now);
+                    self.disconnect(id, now)?;
                 }
+                // "Wake up anyone sleeping in poll."
+                self.get_mut(id)?.common.wake_all();
+                self.settle(id, now);
                 return Ok(());
             }
             Kind::Conn(conn) if conn.state == TcpState::SynSent => {

@@ -7,9 +7,15 @@ use crate::{Datagram, Proto, Sending, SocketId};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::SocketAddr;
 
-/// Largest UDP payload: 65535 less the headers (IPv6 does not count its own).
-const UDP_MAX_V4: usize = 65_507;
-const UDP_MAX_V6: usize = 65_527;
+/// The way of a datagram.
+pub(super) struct Way {
+    pub(super) source: SocketAddr,
+    pub(super) peer: SocketAddr,
+    /// Of one to a single node, 0 leaves it to the route.
+    pub(super) interface: u32,
+    /// It goes to a group, or to all nodes of a network.
+    pub(super) many: bool,
+}
 
 impl Stack {
     /// send(2) on a connected socket: TCP takes what fits (EAGAIN: nothing), UDP all. `more` is MSG_MORE (TCP only).
@@ -113,28 +119,40 @@ impl Stack {
         self.reachable(id, peer)
     }
 
-    /// [`Stack::send_to`] with all that can be said about a datagram. Also EACCES for a broadcast address without SO_BROADCAST.
-    pub fn send_datagram(
+    /// What is found out about a datagram before its bytes are looked at: where it goes, and but for a probe (MSG_PROBE) whether its socket
+    /// may send so many. Errors as of [`Stack::send_datagram`].
+    pub fn check_datagram(
         &mut self,
         id: SocketId,
-        data: &[u8],
+        (len, probe): (usize, bool),
         to: Option<SocketAddr>,
         how: &Sending,
         now: SimTime,
-    ) -> Result<usize> {
-        let socket = self.get_mut(id)?;
-        if !matches!(socket.kind, Kind::Udp(_)) {
-            return self.send(id, data, false, now);
+    ) -> Result<()> {
+        if !matches!(self.get(id)?.kind, Kind::Udp(_)) {
+            return Ok(());
         }
+        let way = self.way_of(id, to, how)?;
+        if probe {
+            return Ok(());
+        }
+        self.check_length(id, len, &way, how, now)?;
+        self.check_sender(id, how)
+    }
+
+    /// Between which addresses a datagram goes, and by which interface.
+    fn way_of(&mut self, id: SocketId, to: Option<SocketAddr>, how: &Sending) -> Result<Way> {
         self.autobind(id, Errno::EAGAIN)?;
         let peer = self.receiver(id, to)?;
-        if data.len() > if peer.is_ipv6() { UDP_MAX_V6 } else { UDP_MAX_V4 } {
-            return Err(Errno::EMSGSIZE);
-        }
-        if self.is_group(peer.ip()) {
-            return self.send_to_group(id, data, peer, how, now);
-        }
         let c = &self.get(id)?.common;
+        if self.is_group(peer.ip()) {
+            if !peer.ip().is_multicast() && !how.broadcast {
+                return Err(Errno::EACCES);
+            }
+            let (interface, ip) = self.group_route(c, peer.ip(), Some(how))?;
+            let source = SocketAddr::new(ip, c.local.port());
+            return Ok(Way { source, peer, interface, many: true });
+        }
         let (mut source, device) = (c.local, c.device_to(peer.ip()));
         // Of IPv6 by an earlier connection, while that of IPv4 is left to the route.
         let of_other_family = source.is_ipv6() && peer.is_ipv4() && !c.bound_addr;
@@ -148,9 +166,31 @@ impl Stack {
         } else {
             self.net.check_source(source.ip(), peer.ip(), device)?;
         }
-        source.set_port(self.get(id)?.common.local.port());
-        self.check_length(id, data.len(), ((source, peer), None), how, now)?;
-        self.may_send(id, now)?;
+        source.set_port(c.local.port());
+        Ok(Way { source, peer, interface: device, many: false })
+    }
+
+    /// [`Stack::send_to`] with all that can be said about a datagram. Also EACCES for a broadcast address without SO_BROADCAST.
+    pub fn send_datagram(
+        &mut self,
+        id: SocketId,
+        data: &[u8],
+        to: Option<SocketAddr>,
+        how: &Sending,
+        now: SimTime,
+    ) -> Result<usize> {
+        let socket = self.get_mut(id)?;
+        if !matches!(socket.kind, Kind::Udp(_)) {
+            return self.send(id, data, false, now);
+        }
+        let way = self.way_of(id, to, how)?;
+        self.check_length(id, data.len(), &way, how, now)?;
+        self.check_sender(id, how)?;
+        self.frees_space(id, now)?;
+        if way.many {
+            return self.send_to_group(id, data, &way, how, now);
+        }
+        let Way { source, peer, interface: device, .. } = way;
         let socket = self.get_mut(id)?;
         let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
         let place = udp.names.place(socket.common.opened, peer);
@@ -160,17 +200,23 @@ impl Stack {
         Ok(data.len())
     }
 
-    /// Whether a socket may send a datagram, whatever it is; if so, it is about to.
-    pub(super) fn may_send(&mut self, id: SocketId, now: SimTime) -> Result<()> {
+    /// Whether a socket may send a datagram, whatever it is: only the first part of one is asked (`sock_alloc_send_skb` in
+    /// `__ip_append_data`).
+    pub(super) fn check_sender(&mut self, id: SocketId, how: &Sending) -> Result<()> {
         let c = &mut self.get_mut(id)?.common;
-        if let Some(error) = c.take_error() {
-            return Err(error);
+        if how.begun {
+            return Ok(());
         }
-        if c.shut_write {
-            return Err(Errno::EPIPE);
+        match c.take_error() {
+            Some(error) => Err(error),
+            None if c.shut_write => Err(Errno::EPIPE),
+            None => Ok(()),
         }
-        // The datagram leaves the send buffer at once, which Linux reports as new room (`sock_wfree`).
-        c.wake(crate::ReadyFlags::WRITE);
+    }
+
+    /// A datagram leaves the send buffer at once, or is given up there, which Linux reports as new room (`sock_wfree`).
+    pub fn frees_space(&mut self, id: SocketId, now: SimTime) -> Result<()> {
+        self.get_mut(id)?.common.wake(crate::ReadyFlags::WRITE);
         self.settle(id, now);
         Ok(())
     }

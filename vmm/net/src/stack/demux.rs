@@ -87,6 +87,7 @@ impl Stack {
             let mut cx = Cx { c: &mut socket.common, net: &mut self.net, now };
             match &mut socket.kind {
                 Kind::Conn(conn) => {
+                    cx.c.has_come();
                     conn.on_segment(seg, &mut cx);
                     self.settle(id, now);
                     return;
@@ -262,6 +263,7 @@ impl Stack {
         common.filter = listener.common.filter.as_ref().map(|filter| Box::new(filter.for_copy(number)));
         common.guard = listener.common.guard.as_ref().map(|guard| Box::new(guard.for_child(pair.1.ip())));
         common.unaccepted = true;
+        common.has_come();
         self.net.counters.tcp.passive_opens += 1;
         let child = self.insert(common, Kind::Idle);
         self.hold_port(child);
@@ -371,6 +373,7 @@ impl Stack {
         let Some(data) = filtered_datagram(&mut socket.common, &mut self.net, pair, of, interface) else {
             return;
         };
+        socket.common.has_come();
         let datagram = Datagram { src: pair.1, dst: pair.0, interface, header, at: now, data, peeked: false };
         if udp.push(datagram, socket.common.opts.rcvbuf) {
             socket.common.wake(ReadyFlags::READ);

@@ -1,6 +1,7 @@
 //! Datagrams to several nodes: who is in which multicast group, how they leave and who gets them (`__udp4_lib_mcast_deliver`,
 //! `ip_mc_output` of Linux).
 
+use super::data::Way;
 use super::filter::filtered_datagram;
 use super::{Pair, Result, Stack};
 use crate::datagram::{Membership, is_of_all_nodes};
@@ -164,18 +165,11 @@ impl Stack {
         &mut self,
         id: SocketId,
         data: &[u8],
-        to: SocketAddr,
+        way: &Way,
         how: &Sending,
         now: SimTime,
     ) -> Result<usize> {
-        let c = &self.get(id)?.common;
-        if !to.ip().is_multicast() && !how.broadcast {
-            return Err(Errno::EACCES);
-        }
-        let (interface, ip) = self.group_route(c, to.ip(), Some(how))?;
-        let source = SocketAddr::new(ip, c.local.port());
-        self.check_length(id, data.len(), ((source, to), Some(interface)), how, now)?;
-        self.may_send(id, now)?;
+        let Way { source, peer: to, interface, .. } = *way;
         let multicast = to.ip().is_multicast();
         let hops = if multicast { how.group_hops } else { how.header.hops };
         let header = Header { hops, ..how.header };
@@ -252,6 +246,7 @@ impl Stack {
             let Some(data) = filtered_datagram(&mut socket.common, &mut self.net, pair, of, interface) else {
                 continue;
             };
+            socket.common.has_come();
             let datagram = Datagram { src, dst, interface, header, at: now, data, peeked: false };
             if udp.push(datagram, socket.common.opts.rcvbuf) {
                 socket.common.wake(ReadyFlags::READ);

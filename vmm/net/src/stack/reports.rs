@@ -3,14 +3,21 @@
 //!
 //! Key types: [`About`] (the packet that a report is about), [`Report`]. Neighbours: `demux` and `raw`, by which reports come.
 
+use super::data::Way;
 use super::raw::ICMP_HEADER;
 use super::tap::ETHERNET;
 use super::{Pair, Result, Stack};
 use crate::iface::LOOPBACK;
 use crate::socket::{Common, Cx, Kind};
-use crate::{Bytes, Cause, Packet, Proto, Report, Sending, Sent, SocketId, Times, Unreachable, wire};
+use crate::{
+    Bytes, Cause, Packet, Proto, ReadyFlags, Report, Sending, Sent, SocketId, Times, Unreachable, wire,
+};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::{IpAddr, SocketAddr};
+
+/// Largest UDP payload: 65535 less the headers (IPv6 does not count its own).
+const UDP_MAX_V4: usize = 65_507;
+const UDP_MAX_V6: usize = 65_527;
 
 /// Bytes of IP that an interface takes: ETH_DATA_LEN of linux/if_ether.h; loopback takes more.
 pub(super) fn mtu(interface: u32) -> usize {
@@ -104,7 +111,7 @@ impl Stack {
         if wanted {
             udp.push_report(report, c.opts.rcvbuf);
         }
-        c.wake_all();
+        c.wake(ReadyFlags::ERR);
         self.settle(id, now);
     }
 
@@ -121,7 +128,7 @@ impl Stack {
             c.error = error;
         }
         if next.is_some() {
-            c.wake_all();
+            c.wake(ReadyFlags::ERR);
         }
         self.settle(id, now);
         Ok(report)
@@ -135,21 +142,26 @@ impl Stack {
         Ok(())
     }
 
-    /// Refuses a datagram that its interface does not take in one piece: where none may be in several, and one that comes with its header of IP
-    /// (`__ip_append_data`, `raw_send_hdrinc`; `ip_local_error`, `ipv6_local_error`). The interface is that of a group; otherwise it follows from the addresses.
+    /// Refuses a datagram that is too long for UDP, or that its interface does not take in one piece: where none may be in several, and one that
+    /// comes with its header of IP (`__ip_append_data`, `raw_send_hdrinc`; `ip_local_error`, `ipv6_local_error`). The interface is that of a group;
+    /// otherwise it follows from the addresses.
     pub(super) fn check_length(
         &mut self,
         id: SocketId,
         len: usize,
-        ((source, dst), interface): (Pair, Option<u32>),
+        way: &Way,
         how: &Sending,
         now: SimTime,
     ) -> Result<()> {
+        let Way { source, peer: dst, interface, many } = *way;
+        if len > if dst.is_ipv6() { UDP_MAX_V6 } else { UDP_MAX_V4 } {
+            return Err(Errno::EMSGSIZE);
+        }
         if !how.unfragmented && !how.has_header {
             return Ok(());
         }
         let v6 = dst.is_ipv6();
-        let mtu = mtu(interface.unwrap_or_else(|| self.leaves_by(source.ip(), dst.ip())));
+        let mtu = mtu(if many { interface } else { self.leaves_by(source.ip(), dst.ip()) });
         let socket = self.get_mut(id)?;
         let c = &mut socket.common;
         let with_ports = matches!(c.proto, Proto::Udp | Proto::UdpLite);
@@ -170,7 +182,7 @@ impl Stack {
             let port = if with_ports { port } else { 0 };
             let cause = Cause::TooLong { dst: SocketAddr::new(dst.ip(), port), mtu: mtu as u32 };
             udp.push_report(Report { cause, at: now, data: Bytes::default() }, c.opts.rcvbuf);
-            c.wake_all();
+            c.wake(ReadyFlags::ERR);
             self.settle(id, now);
         }
         Err(Errno::EMSGSIZE)
@@ -209,7 +221,7 @@ impl Stack {
             if asked {
                 let cause = Cause::Time { sent, number, of };
                 udp.push_report(Report { cause, at: now, data: frame.clone() }, c.opts.rcvbuf);
-                c.wake_all();
+                c.wake(ReadyFlags::ERR);
             }
         }
         self.settle(id, now);

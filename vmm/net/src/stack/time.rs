@@ -4,7 +4,7 @@
 use super::Stack;
 use crate::iface::LOOPBACK;
 use crate::socket::{Common, Cx, Kind, Socket, TimeWait};
-use crate::{Proto, ReadyFlags, SocketId, StateChange, TcpState};
+use crate::{Proto, ReadyFlags, SocketId, StateChange, TcpState, Tell};
 use bloodhound_abi::SimTime;
 
 impl Stack {
@@ -26,6 +26,11 @@ impl Stack {
     /// The sockets that got an urgent mark since the last call: their owners are told by SIGURG.
     pub fn take_urgent(&mut self) -> Vec<SocketId> {
         std::mem::take(&mut self.urgent)
+    }
+
+    /// What the owners of sockets with O_ASYNC are told since the last call, in order.
+    pub fn take_tells(&mut self) -> Vec<(SocketId, Tell)> {
+        std::mem::take(&mut self.tells)
     }
 
     /// When [`Stack::on_time`] has to be called next, at the latest: the first loopback packet or timer.
@@ -92,10 +97,14 @@ impl Stack {
             self.urgent.push(id);
         }
         let wake = std::mem::take(&mut socket.common.wake);
+        let tell = std::mem::take(&mut socket.common.tell);
         let heard = match socket.common.orphan {
             true => socket.common.opts.linger.is_some_and(|secs| secs > 0),
             false => !socket.common.unaccepted,
         };
+        if !tell.is_empty() && heard {
+            self.tells.push((id, tell));
+        }
         if !wake.is_empty() && heard {
             match socket.common.event {
                 Some(index) => self.events[index as usize].1 |= wake,

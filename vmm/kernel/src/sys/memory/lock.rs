@@ -96,18 +96,22 @@ impl Ctx<'_> {
         if !self.can_lock() {
             return err(Errno::EPERM);
         }
-        let (start, end) = pages(addr, len)?;
+        let (start, len) = touched(addr, len);
+        let end = start.checked_add(len);
         let (limit, id) = (self.lock_limit(), self.process().mm);
         let mm = &self.node.mms[id];
-        let wanted = mm.locked.saturating_add(end - start);
+        let wanted = mm.locked.saturating_add(len);
         if wanted > limit {
-            // What is locked already does not count twice.
+            // What is locked already does not count twice, in a range that wraps all that lies behind its beginning ("Don't overflow past
+            // ULONG_MAX", count_mm_mlocked_page_nr).
             let locked = |v: &Vma| if v.marks.lock == Lock::No { 0 } else { v.end - v.start };
-            let twice: u64 = mm.slices(start, end).iter().map(locked).sum();
+            let twice: u64 = mm.slices(start, end.unwrap_or(u64::MAX)).iter().map(locked).sum();
             if wanted - twice > limit {
                 return err(Errno::ENOMEM);
             }
         }
+        // That it wraps is found after that (apply_vma_lock_flags).
+        let end = end.ok_or(Errno::EINVAL)?;
         self.mark(start, end, lock)?;
         if lock == Lock::Now && !self.populate(start, end) {
             return err(Errno::ENOMEM);
@@ -139,12 +143,11 @@ impl Ctx<'_> {
     }
 }
 
-/// The pages that a range touches. EINVAL for one that ends below its beginning.
-fn pages(addr: Ptr, len: u64) -> Result<(u64, u64), Errno> {
+/// Where the pages begin that a range touches, and their length.
+fn touched(addr: Ptr, len: u64) -> (u64, u64) {
     let start = addr.0 & !(PAGE - 1);
     // A length that wraps when it is rounded up is one of 0 (PAGE_ALIGN in do_mlock).
-    let len = len.wrapping_add(addr.0 - start).wrapping_add(PAGE - 1) & !(PAGE - 1);
-    Ok((start, start.checked_add(len).ok_or(Errno::EINVAL)?))
+    (start, len.wrapping_add(addr.0 - start).wrapping_add(PAGE - 1) & !(PAGE - 1))
 }
 
 /// mlock(2). "ENOMEM Some of the specified address range does not correspond to mapped pages", or more than RLIMIT_MEMLOCK.
@@ -161,9 +164,10 @@ pub fn mlock2(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MlockFlags) -> SysRes
     k.lock_pages(addr, len, lock)
 }
 
-/// munlock(2).
+/// munlock(2). EINVAL for a range that ends below its beginning.
 pub fn munlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
-    let (start, end) = pages(addr, len)?;
+    let (start, len) = touched(addr, len);
+    let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
     k.mark(start, end, Lock::No).map(|()| 0)
 }
 

@@ -93,6 +93,11 @@ pub fn mremap(
     }
     let grown = start.checked_add(new_len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
     if !k.node.mms[mm].overlaps(end, grown) && k.node.mms[mm].find(end - 1).is_some_and(|v| v.end == end) {
+        if vma.marks.attach != 0 {
+            // Nothing is said to the segment (shm_open, shm_close): it is the same mapping.
+            k.mm().lengthen(end, grown);
+            return Ok(start);
+        }
         let backing = match vma.backing {
             Backing::File { ino, offset } => Backing::File { ino, offset: offset + old_len },
             Backing::Shm { id, offset } => Backing::Shm { id, offset: offset + old_len },
@@ -194,7 +199,9 @@ fn move_vma(m: &mut crate::mm::Mm, vma: &Vma, keep: u64, to: u64, new_len: u64) 
         moved.marks.anon.moves(from, to);
     }
     if let Some(zero) = &mut moved.marks.zero {
-        zero.first = zero.first.wrapping_add(to.wrapping_sub(from));
+        // "If anonymous vma has not yet been faulted, update new pgoff to match new location" (copy_vma).
+        let faulted = vma.marks.anon.has_pages();
+        zero.first = if faulted { zero.first.wrapping_add(to.wrapping_sub(from)) } else { 0 };
     }
     m.insert(moved);
     m.invalidate(to, new_len);

@@ -15,8 +15,6 @@ use crate::sys::socket::Sock;
 use crate::unix::Ancillary;
 use crate::wait::SysResult;
 
-use super::datagram::Chosen;
-
 /// Size of `struct cmsghdr`.
 const HEADER: usize = 16;
 /// SCM_MAX_FD.
@@ -26,7 +24,8 @@ const MAX_FDS: usize = 253;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     pub(crate) unix: Ancillary,
-    pub(crate) datagram: Chosen,
+    /// That of an internet socket, as it was given.
+    pub(crate) inet: Vec<u8>,
 }
 
 /// CMSG_ALIGN.
@@ -47,7 +46,7 @@ pub(super) type Part<'a> = (u64, u64, &'a [u8]);
 
 /// The messages in a control buffer: level, type, data. EINVAL for a length that is too small or points out of the
 /// buffer (`CMSG_OK`).
-fn split(mut buf: &[u8]) -> Result<Vec<Part<'_>>, Errno> {
+pub(super) fn split(mut buf: &[u8]) -> Result<Vec<Part<'_>>, Errno> {
     let mut out = Vec::new();
     while let Ok((hdr, _)) = Cmsghdr::read_from_prefix(buf) {
         let len = usize::try_from(hdr.len).map_err(|_| Errno::EINVAL)?;
@@ -67,10 +66,10 @@ impl Ctx<'_> {
         // maybe_add_creds uses the real ids.
         let sender = Ucred { pid: self.pid.0 as i32, uid: p.real_ids[0], gid: p.real_ids[2] };
         let unix = Ancillary { sender, sent: self.node.clock, ..Ancillary::default() };
-        Control { unix, datagram: Chosen::default() }
+        Control { unix, inet: Vec::new() }
     }
 
-    /// The ancillary data of a message to send. ENOBUFS when there is too much, EFAULT, EINVAL, EBADF (SCM_RIGHTS), EPERM
+    /// The ancillary data of a message to send. ENOBUFS when there is too much, EFAULT; of a unix socket EINVAL, EBADF (SCM_RIGHTS), EPERM
     /// and ESRCH (SCM_CREDENTIALS).
     pub(super) fn read_control(&mut self, sock: Sock, hdr: &Msghdr) -> SysResult<Control> {
         let mut control = self.no_control();
@@ -82,12 +81,14 @@ impl Ctx<'_> {
         }
         let mut buf = vec![0; hdr.controllen as usize];
         self.read_bytes(hdr.control, &mut buf)?;
+        if let Sock::Inet(_) = sock {
+            return Ok(Control { inet: buf, ..control });
+        }
         for (level, kind, data) in split(&buf)? {
             match sock {
                 Sock::Unix(_) if level == c::SOL_SOCKET => self.unix_control(&mut control, kind, data)?,
                 // The kernel looks at nothing that comes with a request.
-                Sock::Unix(_) | Sock::Netlink(_) | Sock::Packet(_) => {}
-                Sock::Inet(id) => self.inet_control(id, &mut control.datagram, (level, kind, data))?,
+                _ => {}
             }
         }
         Ok(control)

@@ -1,5 +1,6 @@
 //! Datagrams of internet sockets: sending, receiving, and their ancillary data (ip(7), ipv6(7), udp(7), SO_TIMESTAMP of socket(7)).
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use bloodhound_abi::Errno;
@@ -8,7 +9,7 @@ use bloodhound_abi::structs::{Timespec, Timeval};
 use bloodhound_net::{Datagram, Header, Proto, ReadyFlags, Sending, SocketId};
 use zerocopy::IntoBytes;
 
-use super::control::{Part, align, cmsg};
+use super::control::{Control, Part, align, cmsg, split};
 use super::transfer::truncation;
 use super::{Got, Incoming, Outgoing};
 use crate::ctx::*;
@@ -80,18 +81,53 @@ impl Ctx<'_> {
             self.node.net.of(id).check_request(id, &data)?;
         }
         let to = self.datagram_target(id, msg)?;
-        let scope = msg.to.as_ref().map_or(0, Address::scope);
-        let how = self.sending(id, to, scope, &msg.control.datagram)?;
         self.check_raw_target(id, to)?;
-        // "EDESTADDRREQ The socket is not connection-mode, and no peer address is set" (send(2)) comes before EFAULT.
+        // "EDESTADDRREQ The socket is not connection-mode, and no peer address is set" (send(2)) comes before EFAULT, and before what comes along
+        // is looked at.
         self.node.net.of(id).receiver(id, to)?;
-        let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
+        let chosen = self.inet_control(id, &msg.control)?;
+        let scope = msg.to.as_ref().map_or(0, Address::scope);
+        let how = self.sending(id, to, scope, &chosen)?;
+        if msg.flags.contains(MsgFlags::MSG_PROBE) {
+            return self.probe(id, msg, to, &how);
+        }
+        let data = self.datagram_bytes(id, msg, 0, to, &how)?;
         // Options and fragments, which no packet here has.
         if how.has_header && data.len() >= 20 && (data[0] & 15 > 5 || data[6] & 0x3f != 0 || data[7] != 0) {
             return Err(Stop::Unsupported("options or fragments in the header of a raw packet".into()));
         }
         let now = self.node.clock;
         Ok(self.node.net.of_mut(id).send_datagram(id, &data, to, &how, now)? as u64)
+    }
+
+    /// MSG_PROBE: as far as a datagram comes without being one. Nothing is sent, and a pending error stays (`ip_make_skb`, `ip_append_data`).
+    fn probe(&mut self, id: SocketId, msg: &Outgoing, to: Option<SocketAddr>, how: &Sending) -> SysResult {
+        let (len, now) = (msg.source.len() as usize, self.node.clock);
+        self.node.net.of_mut(id).check_datagram(id, (len, true), to, how, now)?;
+        Ok(len as u64)
+    }
+
+    /// The bytes of a datagram, or of a part of it behind so many others. That they cannot be sent is found out before they are looked at
+    /// (`__ip_append_data`); otherwise a buffer is given up.
+    fn datagram_bytes<'a>(
+        &mut self,
+        id: SocketId,
+        msg: &'a Outgoing,
+        before: usize,
+        to: Option<SocketAddr>,
+        how: &Sending,
+    ) -> SysResult<Cow<'a, [u8]>> {
+        let udp = matches!(self.inet(id)?.proto, Proto::Udp | Proto::UdpLite);
+        match self.source_bytes(&msg.source, 0, UDP_LEN_MAX) {
+            Err(e) if udp => {
+                let (len, now) = (before + msg.source.len() as usize, self.node.clock);
+                let stack = self.node.net.of_mut(id);
+                stack.check_datagram(id, (len, false), to, how, now)?;
+                stack.frees_space(id, now)?;
+                err(e)
+            }
+            bytes => Ok(bytes?),
+        }
     }
 
     /// Whether an address without a byte is one that is too short, and not none.
@@ -106,8 +142,8 @@ impl Ctx<'_> {
     }
 
     /// Sends a part of a datagram: "all data output on this socket is accumulated into a single datagram that is transmitted when the
-    /// option is disabled" (udp(7)), or by a call without MSG_MORE. The first part says where to; what others say of it counts for
-    /// nothing. An error loses all of it (`udp_flush_pending_frames`).
+    /// option is disabled" (udp(7)), or by a call without MSG_MORE. The first part says where to, and whether its socket may send at all; what
+    /// others say of it counts for nothing. An error loses all of it (`udp_flush_pending_frames`).
     fn send_corked(&mut self, id: SocketId, msg: &Outgoing, more: bool) -> SysResult {
         let mut corked = match self.node.inet.get_mut(&id).and_then(|s| s.corked.take()) {
             Some(corked) => corked,
@@ -118,17 +154,19 @@ impl Ctx<'_> {
                     None if self.node.net.of(id).peer_addr(id).is_err() => return err(Errno::EDESTADDRREQ),
                     _ => {}
                 }
+                let chosen = self.inet_control(id, &msg.control)?;
                 let scope = msg.to.as_ref().map_or(0, Address::scope);
-                let how = self.sending(id, to, scope, &msg.control.datagram)?;
+                let how = self.sending(id, to, scope, &chosen)?;
+                if msg.flags.contains(MsgFlags::MSG_PROBE) {
+                    return self.probe(id, msg, to, &how);
+                }
                 Corked { to, how, data: Vec::new() }
             }
         };
-        let part = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
-        corked.data.extend_from_slice(&part);
-        if corked.data.len() as u64 > UDP_CORK_MAX {
-            return err(Errno::EMSGSIZE);
+        if !msg.flags.contains(MsgFlags::MSG_PROBE) {
+            self.add_part(id, msg, &mut corked)?;
         }
-        let sent = part.len() as u64;
+        let sent = msg.source.len();
         if let Some(socket) = self.node.inet.get_mut(&id) {
             socket.corked = Some(corked);
         }
@@ -136,6 +174,21 @@ impl Ctx<'_> {
             self.uncork(id)?;
         }
         Ok(sent)
+    }
+
+    /// Adds a part to a datagram.
+    fn add_part(&mut self, id: SocketId, msg: &Outgoing, corked: &mut Corked) -> SysResult<()> {
+        let Corked { to, how, data } = corked;
+        let len = data.len() + msg.source.len() as usize;
+        if len as u64 > UDP_CORK_MAX {
+            return err(Errno::EMSGSIZE);
+        }
+        let part = self.datagram_bytes(id, msg, data.len(), *to, how)?;
+        let now = self.node.clock;
+        self.node.net.of_mut(id).check_datagram(id, (len, false), *to, how, now)?;
+        data.extend_from_slice(&part);
+        how.begun = true;
+        Ok(())
     }
 
     /// Sends the datagram that was put together, if there is one.
@@ -254,12 +307,22 @@ impl Ctx<'_> {
             has_header: self.sends_header(id),
             unfragmented,
             times: times_of(chosen.stamps.unwrap_or(socket.generic.stamps.flags)),
+            begun: false,
         })
     }
 
-    /// Looks at ancillary data of a message to send (ip_cmsg_send, ip6_datagram_send_ctl).
-    pub(super) fn inet_control(
-        &mut self,
+    /// What ancillary data of a message to send says (ip_cmsg_send, ip6_datagram_send_ctl). Linux has copied it when the call began, and looks at
+    /// it behind the address.
+    pub(super) fn inet_control(&self, id: SocketId, control: &Control) -> SysResult<Chosen> {
+        let mut chosen = Chosen::default();
+        for part in split(&control.inet)? {
+            self.inet_control_part(id, &mut chosen, part)?;
+        }
+        Ok(chosen)
+    }
+
+    fn inet_control_part(
+        &self,
         id: SocketId,
         chosen: &mut Chosen,
         (level, kind, data): Part<'_>,

@@ -4,16 +4,40 @@
 use bloodhound_abi::Errno;
 
 use crate::ctx::*;
+use crate::ids::UnixId;
 use crate::line::End;
 use crate::unix::Stall;
-use crate::wait::{Object, Restart, SysResult, Wait};
+use crate::wait::{Object, Restart, SysResult, Wait, WaitOn};
 
 impl Ctx<'_> {
     /// The wait of a socket call. signal(7): socket interfaces with a timeout "fail with the error EINTR" after a
     /// handler, whatever SA_RESTART says.
     pub(crate) fn socket_wait(&self, object: Object, timeout: Option<u64>) -> Wait {
+        self.socket_wait_on(WaitOn::Object(object), timeout)
+    }
+
+    fn socket_wait_on(&self, on: WaitOn, timeout: Option<u64>) -> Wait {
         let restart = if timeout.is_some() { Restart::Never } else { Restart::Sys };
-        Wait::object(object).deadline(self.deadline(timeout)).restart(restart)
+        Wait::on(on).deadline(self.deadline(timeout)).restart(restart)
+    }
+
+    /// The unix socket for room in whose queue the call has slept.
+    pub(crate) fn slept_for_room_at(&self) -> Option<UnixId> {
+        self.resumed.as_ref()?.wait.on.iter().find_map(|on| match on {
+            WaitOn::UnixRoom(id) => Some(*id),
+            _ => None,
+        })
+    }
+
+    /// Goes on sleeping for room in the queue of another unix socket: a signal counts before anything else, and whatever became of that socket
+    /// is seen only when there is room, or nobody to have any (unix_wait_for_peer).
+    pub(crate) fn keep_waiting_for_room(&self) -> SysResult<()> {
+        let Some(at) = self.slept_for_room_at() else { return Ok(()) };
+        let waits = !self.timed_out() && self.node.unix.is_full(at);
+        match self.sleep_on() {
+            Some(stop) if waits || self.node.signal_deliverable(self.tid) => stop,
+            _ => Ok(()),
+        }
     }
 
     /// As [`Ctx::socket_wait`], for what Linux gives to the sleepers first come first.
@@ -64,7 +88,10 @@ impl Ctx<'_> {
         match result {
             Ok(value) => Ok(value),
             Err(Stall::Errno(e)) => err(e),
-            Err(Stall::Until(_)) if self.must_not_sleep(nonblock, timeout) => err(Errno::EAGAIN),
+            Err(Stall::Until(_) | Stall::Room(_)) if self.must_not_sleep(nonblock, timeout) => {
+                err(Errno::EAGAIN)
+            }
+            Err(Stall::Room(id)) => Err(self.socket_wait_on(WaitOn::UnixRoom(id), timeout).into()),
             Err(Stall::Until(id)) => Err(wait(self, Object::Unix(id)).into()),
         }
     }

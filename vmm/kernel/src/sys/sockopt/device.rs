@@ -46,6 +46,12 @@ impl Ctx<'_> {
         }
     }
 
+    /// Dissolving the association of a socket of datagrams removes the binding as well ("sk->sk_bound_dev_if = 0", __udp_disconnect).
+    pub(in crate::sys) fn unbind_device(&mut self, id: SocketId) -> SysResult<()> {
+        self.generic(Sock::Inet(id))?.kept.remove(&(c::SOL_SOCKET, SO_BINDTOIFINDEX));
+        self.set_stack_option(id, SockOpt::Device(0))
+    }
+
     /// The number of the interface that a socket is bound to; 0: none.
     pub(super) fn device_of(&mut self, sock: Sock) -> Result<i32, Errno> {
         Ok(self.generic(sock)?.kept.get(&(c::SOL_SOCKET, SO_BINDTOIFINDEX)).copied().unwrap_or(0))

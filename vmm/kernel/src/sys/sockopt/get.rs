@@ -59,6 +59,9 @@ impl Ctx<'_> {
         if name == c::SO_PEEK_OFF && !self.peeks_anywhere(sock)? {
             return err(Errno::EOPNOTSUPP);
         }
+        if let (c::SO_INCOMING_CPU, Sock::Inet(id)) = (name, sock) {
+            return Ok(int(self.node.net.of(id).options(id)?.incoming_cpu));
+        }
         if let Some((default, _)) = kept(c::SOL_SOCKET, name) {
             let value = self.generic(sock)?.kept.get(&(c::SOL_SOCKET, name)).copied().unwrap_or(default);
             return Ok(int(value));
@@ -68,6 +71,7 @@ impl Ctx<'_> {
             (c::SO_RCVTIMEO | c::SO_RCVTIMEO_NEW, _) => timeval(generic.rcvtimeo),
             (c::SO_SNDTIMEO | c::SO_SNDTIMEO_NEW, _) => timeval(generic.sndtimeo),
             (c::SO_SNDLOWAT, _) => int(1),
+            (c::SO_ERROR, _) => int(self.take_socket_error(sock)?.map_or(0, |e| i32::from(e.0))),
             (c::SO_DEBUG | c::SO_BUSY_POLL | c::SO_INCOMING_NAPI_ID | SO_BSDCOMPAT, _) => int(0),
             (SO_RESERVE_MEM | SO_PREFER_BUSY_POLL, _) => int(0),
             (c::SO_BINDTODEVICE, _) => self.device_name(sock, room)?,
@@ -108,10 +112,6 @@ impl Ctx<'_> {
             c::SO_PROTOCOL => int(socket.protocol as i32),
             // No connections.
             c::SO_ACCEPTCONN => int(0),
-            c::SO_ERROR => {
-                let overrun = std::mem::take(&mut self.node.netlinks[id].overrun);
-                int(if overrun { i32::from(Errno::ENOBUFS.0) } else { 0 })
-            }
             c::SO_SNDBUF => int(socket.buffers[0] as i32),
             c::SO_RCVBUF => int(socket.buffers[1] as i32),
             c::SO_PASSCRED => flag(socket.passcred),
@@ -141,7 +141,6 @@ impl Ctx<'_> {
             c::SO_PROTOCOL => int(i32::from(socket.number)),
             c::SO_DOMAIN if socket.proto == Proto::Packet => int(c::AF_PACKET as i32),
             c::SO_DOMAIN => int(if v6 { c::AF_INET6 } else { c::AF_INET } as i32),
-            c::SO_ERROR => int(self.node.net.of_mut(id).take_error(id)?.map_or(0, |e| i32::from(e.0))),
             c::SO_ACCEPTCONN => flag(self.node.net.of(id).is_listening(id)),
             c::SO_REUSEADDR => flag(options.reuseaddr),
             c::SO_REUSEPORT => flag(options.reuseport),
@@ -163,7 +162,6 @@ impl Ctx<'_> {
             c::SO_TYPE => int(socket.kind.number() as i32),
             c::SO_PROTOCOL => int(0),
             c::SO_DOMAIN => int(c::AF_UNIX as i32),
-            c::SO_ERROR => int(self.node.unix.take_error(id).map_or(0, |e| i32::from(e.0))),
             c::SO_ACCEPTCONN => flag(self.node.unix.is_listening(id)),
             c::SO_SNDBUF => int(socket.sndbuf as i32),
             c::SO_RCVBUF => int(socket.rcvbuf as i32),
@@ -219,8 +217,10 @@ impl Ctx<'_> {
             (c::IPPROTO_TCP, _) => self.get_tcp_option(id, name),
             (c::IPPROTO_IPV6, c::IPV6_V6ONLY) => Ok(flag(self.node.net.of(id).options(id)?.v6only)),
             (c::IPPROTO_IP, c::IP_MTU) | (c::IPPROTO_IPV6, c::IPV6_MTU) => {
-                let peer = self.node.net.of(id).peer_addr(id)?;
-                Ok(int(if crate::inet::is_local(self.stack(), peer.ip()) { 65536 } else { 1500 }))
+                let peer = self.node.net.of(id).peer_addr(id)?.ip().to_canonical();
+                // "min_t(unsigned int, mtu, IP_MAX_MTU)" (ip_dst_mtu_maybe_forward), which is less than loopback takes; that of IPv6 is not.
+                let most = if peer.is_ipv4() { 65535 } else { 65536 };
+                Ok(int(if crate::inet::is_local(self.stack(), peer) { most } else { 1500 }))
             }
             (c::IPPROTO_IP, c::IP_MULTICAST_IF) | (c::IPPROTO_IPV6, c::IPV6_MULTICAST_IF) => {
                 self.group_interface(id, level)

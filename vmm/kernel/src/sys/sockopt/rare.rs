@@ -115,7 +115,7 @@ impl Ctx<'_> {
                 let net = self.node.net.of(id);
                 let options = net.options(id)?;
                 let waits = net.readable_bytes(id).unwrap_or(0) as u32;
-                [waits, options.rcvbuf, net.unacked_bytes(id).unwrap_or(0) as u32, options.sndbuf]
+                [waits, options.rcvbuf, net.queued_bytes(id) as u32, options.sndbuf]
             }
             Sock::Unix(id) => {
                 let unix = self.node.unix.get(id);

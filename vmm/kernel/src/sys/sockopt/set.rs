@@ -19,8 +19,8 @@ use crate::caps::{CAP_NET_ADMIN, CAP_NET_RAW};
 use crate::ctx::*;
 use crate::ids::NetlinkId;
 use crate::sys::socket::Sock;
-use crate::unix::BUFFER;
-use crate::wait::{Stop, SysResult};
+use crate::unix::{BUFFER, WRITABLE};
+use crate::wait::{Object, Stop, SysResult};
 
 const SO_BSDCOMPAT: u64 = 14;
 /// SOCK_MIN_SNDBUF and SOCK_MIN_RCVBUF.
@@ -145,6 +145,9 @@ impl Ctx<'_> {
         if let Some((_, shape)) = kept(c::SOL_SOCKET, name) {
             self.keep(sock, (c::SOL_SOCKET, name), number, shape)?;
             return match (name, sock) {
+                (c::SO_INCOMING_CPU, Sock::Inet(id)) => {
+                    self.set_stack_option(id, SockOpt::IncomingCpu(number))
+                }
                 (c::SO_OOBINLINE, Sock::Inet(id)) => {
                     self.set_stack_option(id, SockOpt::OobInline(number != 0))
                 }
@@ -205,7 +208,11 @@ impl Ctx<'_> {
             socket.generic.lock_buffer(name);
         }
         match name {
-            c::SO_SNDBUF => socket.buffers[0] = doubled.max(MIN_SNDBUF),
+            c::SO_SNDBUF => {
+                socket.buffers[0] = doubled.max(MIN_SNDBUF);
+                // "Wake up sending tasks if we upped the value."
+                self.node.notify_object(Object::Netlink(id), WRITABLE);
+            }
             c::SO_RCVBUF => socket.buffers[1] = doubled.max(MIN_RCVBUF),
             c::SO_PASSCRED => socket.passcred = number != 0,
             c::SO_REUSEPORT if number != 0 => return err(Errno::EOPNOTSUPP),
