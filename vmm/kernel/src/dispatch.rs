@@ -227,6 +227,7 @@ impl Node {
         }
         let end = wait.deadline.or(cpu.map(|(at, _)| at));
         let left = wait.deadline.map(|d| d.since(now)).or(cpu.map(|(_, left)| left));
+        // That waitid(2) has no news is told without a time.
         let left = left.or(matches!(wait.left, Some(Left::News(_))).then_some(0));
         task.left = wait.left.zip(left);
         if wait.restart == Restart::Block {

@@ -37,7 +37,7 @@ struct Item {
     /// signalfd file descriptor to an epoll(7) instance, then epoll_wait(2) returns events only for signals sent to that process"
     /// (signalfd(2)): the watch is at the wait queue of that process (`sighand->signalfd_wqh`), also after fork(2).
     signals_of: Option<ActionsId>,
-    /// The same: its place among all watches that were added.
+    /// Its place among all watches of the machine in the order in which they were added: those of signalfds are told the newest first.
     added: u64,
 }
 
@@ -172,27 +172,26 @@ impl Node {
         let Some(watches) = self.epoll_watch.get(&object).cloned() else { return };
         // The end of a connection or a pipe is told to all (wake_up_interruptible_all).
         let all = events & (c::EPOLLHUP | c::EPOLLRDHUP) as u32 != 0;
-        let is_exclusive = |node: &Node, w: &WatchKey| {
-            node.item(w).is_some_and(|item| item.events & c::EPOLLEXCLUSIVE as u32 != 0)
-        };
         // The newest comes first; exclusive watches are at the end of Linux's list, in the order in which they were made (ep_ptable_queue_proc).
-        for w in watches.iter().rev().filter(|w| !is_exclusive(self, w)).copied().collect::<Vec<_>>() {
-            self.mark(&w, events);
+        for w in watches.iter().rev() {
+            if !self.is_exclusive(w) {
+                self.mark(w, events);
+            }
         }
-        for w in watches.iter().filter(|w| is_exclusive(self, w)).copied().collect::<Vec<_>>() {
-            if self.mark(&w, events) && !all {
+        for w in &watches {
+            if self.is_exclusive(w) && self.mark(w, events) && !all {
                 break;
             }
         }
     }
 
-    /// The same of a signal that was sent to a process with these signal actions: of the watches that such a process has added, of all its signalfds. They
-    /// are in one queue (`sighand->signalfd_wqh`).
+    /// Queues the watches of signalfds when a signal was sent to a process with these signal actions: those that such a process has added. They are
+    /// in one queue (`sighand->signalfd_wqh`).
     pub(crate) fn epoll_mark_signals(&mut self, events: u32, signals_of: ActionsId) {
-        let of_signalfds =
-            self.epoll_watch.iter().filter(|(object, _)| matches!(object, Object::SignalFd(_)));
-        let mut watches: Vec<(u64, WatchKey)> = of_signalfds
-            .flat_map(|(_, watches)| watches)
+        let signalfds = self.signalfds.iter().map(|(id, _)| Object::SignalFd(id));
+        let mut watches: Vec<(u64, WatchKey)> = signalfds
+            .filter_map(|object| self.epoll_watch.get(&object))
+            .flatten()
             .filter_map(|w| {
                 Some((self.item(w).filter(|item| item.signals_of == Some(signals_of))?.added, *w))
             })
@@ -201,6 +200,10 @@ impl Node {
         for (_, w) in watches {
             self.mark(&w, events);
         }
+    }
+
+    fn is_exclusive(&self, w: &WatchKey) -> bool {
+        self.item(w).is_some_and(|item| item.events & c::EPOLLEXCLUSIVE as u32 != 0)
     }
 
     fn item(&self, w: &WatchKey) -> Option<&Item> {

@@ -323,6 +323,7 @@ impl Ctx<'_> {
         self.unshare_table();
         self.unshare_actions();
         self.node.vfork_done(self.tid);
+        self.node.mq_forget_program(self.pid);
         let old = std::mem::replace(&mut self.process_mut().mm, mm_id);
         let peak = self.node.mms[old].peak;
         let process = self.process_mut();

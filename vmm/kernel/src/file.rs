@@ -243,8 +243,8 @@ impl Node {
 
     /// Gives up what mappings that are gone held, on the way out of the call or of the process that unmapped them.
     pub(crate) fn put_files(&mut self, base: &mut dyn BaseFs) {
-        if !self.put.is_empty() {
-            let files = std::mem::take(&mut self.put);
+        if !self.unmapped.is_empty() {
+            let files = std::mem::take(&mut self.unmapped);
             self.files_unref(&files, base);
         }
     }

@@ -137,16 +137,18 @@ impl Node {
             return true;
         }
         // What opens a file for neither (access mode 3), and the description that memfd_create(2) gives, are not counted.
-        let writes = |f: &File| usize::from(f.writable() && !f.uncounted);
         let reads = |f: &File| usize::from(f.readable() && !f.writable());
-        let of_file = || self.files.iter().filter(|(_, f)| f.kind == FileKind::Regular(ino)).map(|(_, f)| f);
-        let writers: usize = of_file().map(writes).sum();
+        let of_file = self.files.iter().filter(|(_, f)| f.kind == FileKind::Regular(ino));
+        let (mut writers, mut readers) = (0, 0);
+        for (_, file) in of_file {
+            writers += usize::from(file.writable() && !file.uncounted);
+            readers += reads(file);
+        }
         if !exclusive {
             return writers > 0;
         }
         // "Make sure that only read/write count is from lease requestor" (check_conflicting_open); a program's file is counted below 0.
         let own = &self.files[id];
-        let readers: usize = of_file().map(reads).sum();
         self.vfs.is_executed(ino) || writers != usize::from(own.writable()) || readers != reads(own)
     }
 

@@ -89,7 +89,7 @@ struct Owned {
 }
 
 impl Owned {
-    /// The first lock that has one of these bytes, or write lock.
+    /// The first lock that has one of these bytes; if `exclusive`, the first write lock.
     fn first(&self, start: u64, end: u64, exclusive: bool) -> Option<(u64, Held)> {
         let near = if exclusive {
             let before = self.exclusive.range(..=start).next_back();
@@ -105,10 +105,13 @@ impl Owned {
     }
 }
 
-/// The record locks of an inode. A program may have as many as it likes, so none of its calls walks over all of them.
+/// The record locks of an inode. A program may have as many as it likes, so none of its calls walks over all of them, but over
+/// all owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Ranges {
     by_owner: BTreeMap<Owner, Owned>,
+    /// Owners of write locks, who alone stand in the way of a read lock.
+    writers: BTreeSet<Owner>,
     /// How many were ever set.
     numbers: u64,
 }
@@ -121,6 +124,7 @@ impl Ranges {
         owned.held.insert(start, Held { end, exclusive, pid, container, number });
         if exclusive {
             owned.exclusive.insert(start);
+            self.writers.insert(owner);
         }
     }
 
@@ -133,6 +137,9 @@ impl Ranges {
         let owned = self.by_owner.get_mut(&owner)?;
         let held = owned.held.remove(&start)?;
         owned.exclusive.remove(&start);
+        if owned.exclusive.is_empty() {
+            self.writers.remove(&owner);
+        }
         if owned.held.is_empty() {
             self.by_owner.remove(&owner);
         }
@@ -145,12 +152,16 @@ impl Ranges {
     }
 
     fn conflict(&self, want: &Request) -> Option<Request> {
-        let others = self.by_owner.iter().filter(|(owner, _)| **owner != want.owner);
-        let hits = others.filter_map(|(owner, owned)| {
+        let hit = |owner: &Owner| {
+            let owned = self.by_owner.get(owner).filter(|_| *owner != want.owner)?;
             Some((owned.since, *owner, owned.first(want.start, want.end, !want.exclusive)?))
-        });
-        let first = hits.min_by_key(|(since, ..)| *since)?;
-        let (_, owner, (start, held)) = first;
+        };
+        let first = if want.exclusive {
+            self.by_owner.keys().filter_map(hit).min_by_key(|(since, ..)| *since)
+        } else {
+            self.writers.iter().filter_map(hit).min_by_key(|(since, ..)| *since)
+        };
+        let (_, owner, (start, held)) = first?;
         Some(held.request(owner, start))
     }
 

@@ -271,7 +271,7 @@ pub struct Node {
     pub run_queue: Vec<Tid>,
     /// How many watches were added to epoll instances.
     pub(crate) watches_added: u64,
-    /// How often a thread was given a child ([`crate::process::Process::sibling`]).
+    /// How often a thread was given a child, or a process came to a group ([`crate::process::Process::sibling`], `grouped`).
     pub births: u64,
     /// How often a task became runnable.
     pub woken: u64,
@@ -311,8 +311,9 @@ pub struct Node {
     pub mapped: Map<bloodhound_vfs::Ino, Map<MmId, u32>>,
     /// Address spaces that are gone, for the platform to drop; see [`Mm::space`].
     pub dead_spaces: Vec<u64>,
-    /// Open file descriptions that mappings held which the call or the process that ends now has unmapped ([`Node::put_files`]).
-    pub(crate) put: Vec<FileId>,
+    /// Open file descriptions that mappings held which the call or the process that ends now has unmapped ([`Node::put_files`]); empty
+    /// between calls.
+    pub(crate) unmapped: Vec<FileId>,
     /// The task that just ran asked for another one to go first (sched_yield).
     pub yielded: bool,
     /// What its containers are charged for.
@@ -388,7 +389,7 @@ impl Node {
             vdso: Default::default(),
             mapped: Map::new(),
             dead_spaces: Vec::new(),
-            put: Vec::new(),
+            unmapped: Vec::new(),
             yielded: false,
             memory: Default::default(),
             mqueues: MqQueues::default(),
@@ -489,8 +490,9 @@ impl Node {
             for (id, ready) in self.net.stack_mut(NetNs(at)).take_events() {
                 self.notify_object(crate::wait::Object::Inet(id), crate::inet::wake_bits(ready));
             }
-            for (id, what) in self.net.stack_mut(NetNs(at)).take_tells() {
-                self.inet_async(id, what);
+            let tells = self.net.stack_mut(NetNs(at)).take_tells();
+            if !self.fasync.is_empty() {
+                tells.into_iter().for_each(|(id, what)| self.inet_async(id, what));
             }
             for id in self.net.stack_mut(NetNs(at)).take_urgent() {
                 self.send_sigurg(crate::wait::Object::Inet(id));

@@ -571,7 +571,8 @@ impl Node {
         let no_stop = action.flags & c::SA_NOCLDSTOP != 0;
         let ended = matches!(code, c::CLD_EXITED | c::CLD_KILLED | c::CLD_DUMPED);
         // Of a stop SIGCHLD tells whatever the signal of its end is (do_notify_parent_cldstop).
-        if if ended { exit_signal != 0 } else { !no_stop } {
+        let tells = if ended { exit_signal != 0 } else { !no_stop };
+        if tells {
             let mut info = child_info(code, pid, uid, status);
             info.signo = if ended { exit_signal as i32 } else { c::SIGCHLD as i32 };
             // One that is ignored is not sent at all, and not pending where it is blocked (do_notify_parent).

@@ -16,7 +16,7 @@ use crate::mm::Access;
 use crate::node::{ConsoleChunk, Node};
 use crate::procfs::Shows;
 use crate::sys::reads_writes;
-use crate::wait::{Object, SysResult, Wait};
+use crate::wait::{Object, Restart, Stop, SysResult, Wait};
 
 /// A transfer is made in pieces of no more bytes: the size of a call's buffer must not decide how much memory the host needs for it.
 const PIECE: u64 = 4 << 20;
@@ -269,11 +269,17 @@ impl Ctx<'_> {
                 self.device_write(dev, len)?
             }
             FileKind::Pipe { pipe, ino, .. } => {
-                let n = self.pipe_write(pipe, from, done, flags)?;
-                if let Some(ino) = ino.filter(|_| n > 0) {
+                let result = self.pipe_write(pipe, from, done, flags);
+                // Also one that sleeps has, of which an interruption says how much.
+                let some = match &result {
+                    Ok(n) => *n > 0,
+                    Err(Stop::Block(sleep)) => matches!(sleep.wait.restart, Restart::Partial(1..)),
+                    Err(_) => false,
+                };
+                if let Some(ino) = ino.filter(|_| some) {
                     self.node.vfs.written(ino, self.now())?;
                 }
-                n
+                result?
             }
             FileKind::Tty { .. } => self.tty_write(&kind, from, done, nonblock)?,
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => {

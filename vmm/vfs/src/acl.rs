@@ -275,7 +275,7 @@ impl Vfs {
             if acl.is_some() {
                 return Err(Errno::EACCES);
             }
-            self.tell(ino, IN_ATTRIB);
+            self.tell_change(ino, IN_ATTRIB);
             return Ok(());
         }
         if !crate::perm::owns(inode, cred) {
@@ -301,7 +301,7 @@ impl Vfs {
         (meta.mode, meta.ctime) = (mode, time);
         self.count_kept(ino);
         self.note_attributes(ino, now);
-        self.tell(ino, IN_ATTRIB);
+        self.tell_change(ino, IN_ATTRIB);
         Ok(())
     }
 

@@ -123,7 +123,7 @@ impl Vfs {
         meta.set_mode(mode);
         meta.ctime = time;
         self.note_attributes(ino, now);
-        self.tell(ino, IN_ATTRIB);
+        self.tell_change(ino, IN_ATTRIB);
         Ok(())
     }
 
@@ -168,7 +168,7 @@ impl Vfs {
             self.count_kept(ino);
         }
         self.note_attributes(ino, now);
-        self.tell(ino, IN_ATTRIB);
+        self.tell_change(ino, IN_ATTRIB);
         Ok(())
     }
 
@@ -216,7 +216,7 @@ impl Vfs {
             (SetTime::Omit, _) => IN_MODIFY,
             _ => IN_ATTRIB,
         };
-        self.tell(ino, told);
+        self.tell_change(ino, told);
         Ok(())
     }
 
@@ -314,7 +314,7 @@ impl Vfs {
         meta.ctime = time;
         self.count_kept(ino);
         self.note_attributes(ino, now);
-        self.tell(ino, IN_ATTRIB);
+        self.tell_change(ino, IN_ATTRIB);
         Ok(())
     }
 
@@ -339,7 +339,7 @@ impl Vfs {
         meta.ctime = time;
         self.count_kept(ino);
         self.note_attributes(ino, now);
-        self.tell(ino, IN_ATTRIB);
+        self.tell_change(ino, IN_ATTRIB);
         Ok(())
     }
 

@@ -103,7 +103,7 @@ impl Vfs {
         }
         self.note_attributes(ino, now);
         if bits != 0 {
-            self.tell(ino, IN_ATTRIB);
+            self.tell_change(ino, IN_ATTRIB);
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Vfs {
         self.load(ctx.base, ino)?;
         if self.truncates_nothing(ino, size)? {
             self.may_store(ino)?;
-            self.tell(ino, IN_MODIFY);
+            self.tell_change(ino, IN_MODIFY);
         } else {
             self.truncate_to(ino, size, ctx.now)?;
         }
@@ -198,7 +198,7 @@ impl Vfs {
             self.note_emptied(ino);
         }
         self.changed(ino, None, now)?;
-        self.tell(ino, IN_MODIFY);
+        self.tell_change(ino, IN_MODIFY);
         Ok(())
     }
 

@@ -51,8 +51,18 @@ impl Vfs {
         std::mem::take(&mut self.happened)
     }
 
-    /// Tells the directory in which a file was found last, and the file itself (`fsnotify_dentry`, `fsnotify_file`).
+    /// Tells the directory in which a file was found last, and the file itself, of a use of an open file (`fsnotify_file`): of one
+    /// without a name IN_EXCL_UNLINK hears no more.
     pub fn tell(&mut self, ino: Ino, mask: u32) {
+        self.tell_both(ino, mask, true);
+    }
+
+    /// The same of a change of the inode (`fsnotify_dentry`), which no path belongs to.
+    pub(crate) fn tell_change(&mut self, ino: Ino, mask: u32) {
+        self.tell_both(ino, mask, false);
+    }
+
+    fn tell_both(&mut self, ino: Ino, mask: u32, by_path: bool) {
         if self.watched.is_empty() {
             return;
         }
@@ -61,7 +71,7 @@ impl Vfs {
         let place = inode.seen.as_ref().filter(|(dir, _)| self.watched.contains_key(dir)).cloned();
         let own = self.watched.contains_key(&ino).then_some(ino);
         if own.is_some() || place.is_some() {
-            let unlinked = inode.meta.nlink == 0;
+            let unlinked = by_path && inode.meta.nlink == 0;
             self.happened.push(Happened { mask: mask | dir, ino: own, place, unlinked, cookie: 0 });
         }
     }

@@ -30,6 +30,8 @@ pub struct Notify {
     pub pid: Pid,
     /// How.
     pub how: Told,
+    /// The process runs another program since, which did not ask ("info->notify_self_exec_id == task->self_exec_id", `__do_notify`): no signal is sent.
+    pub by_former: bool,
 }
 
 /// How somebody is told (sigevent(7)).
@@ -212,8 +214,13 @@ impl Node {
         self.notify_object(Object::Mq(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
         match notify {
             // "do_mq_notify() accepts sigev_signo == 0", and nothing is sent (`__do_notify`).
-            Some(Notify { how: Told::Signal(0, _), .. }) => {}
-            Some(Notify { pid, how: Told::Signal(signo, value) }) if self.processes.contains_key(&pid) => {
+            Some(
+                Notify { how: Told::Signal(0, _), .. }
+                | Notify { by_former: true, how: Told::Signal(..), .. },
+            ) => {}
+            Some(Notify { pid, how: Told::Signal(signo, value), .. })
+                if self.processes.contains_key(&pid) =>
+            {
                 let (from, uid) = sender;
                 let mut info = crate::signal::user_info(signo, SI_MESGQ, from, uid);
                 info.fields[1] = value;
@@ -232,6 +239,17 @@ impl Node {
         cookie[COOKIE - 1] = what;
         socket.push(Datagram { data: cookie.to_vec(), dump: false });
         self.notify_object(Object::Netlink(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+    }
+
+    /// A process runs another program, which did not ask to be told.
+    pub(crate) fn mq_forget_program(&mut self, pid: Pid) {
+        let asked = |queue: &MqQueue| queue.notify.is_some_and(|notify| notify.pid == pid);
+        let queues: Vec<MqId> = self.mqueues.all.iter().filter(|(_, q)| asked(q)).map(|(id, _)| id).collect();
+        for id in queues {
+            if let Some(notify) = &mut self.mqueues.all[id].notify {
+                notify.by_former = true;
+            }
+        }
     }
 
     /// Nobody is told of this queue any more (`remove_notification`).

@@ -1,7 +1,7 @@
 //! Semaphore sets (semop(2), semctl(2)): values, who waits for them, and what is undone when the last of those ends who have promised it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bloodhound_abi::Errno;
 
@@ -170,7 +170,7 @@ impl SemSet {
             // Who waits for one semaphore waits for it to rise.
             let raised: Vec<u16> = match changed {
                 Some(ops) => ops.iter().filter(|op| op.add > 0).map(|op| op.number).collect(),
-                None => (0..self.sems.len() as u16).collect(),
+                None => self.waited_for(),
             };
             for number in raised {
                 self.settle_queue(Some(number), &mut done);
@@ -182,14 +182,20 @@ impl SemSet {
         done
     }
 
+    /// The semaphores for which single operations wait, in order.
+    fn waited_for(&self) -> Vec<u16> {
+        let single = self.pending.iter().filter(|one| !one.is_complex());
+        let numbers: BTreeSet<u16> = single.filter_map(|one| Some(one.ops.first()?.number)).collect();
+        numbers.into_iter().collect()
+    }
+
     /// Carries out what waits for zeros only, which changes no value: of the semaphores that have become 0, and if there is one also what
     /// waits for several (do_smart_wakeup_zero). Nobody else's operations are looked at again, nor which of them has to wait.
     fn settle_zeros(&mut self, changed: Option<&[SemOp]>, done: &mut Done) {
-        let numbers: Vec<u16> = match changed {
-            Some(ops) => ops.iter().map(|op| op.number).collect(),
-            None => (0..self.sems.len() as u16).collect(),
+        let (numbers, mut found) = match changed {
+            Some(ops) => (ops.iter().map(|op| op.number).collect(), false),
+            None => (self.waited_for(), self.sems.iter().any(|sem| sem.value == 0)),
         };
-        let mut found = false;
         for number in numbers {
             if self.sems[usize::from(number)].value == 0 {
                 found = true;

@@ -1,5 +1,5 @@
 //! Mappings that grow down to what is accessed below them: a program's stack, and those of MAP_GROWSDOWN (mmap(2)); and mappings of
-//! segments, which grow up without a neighbour.
+//! shared-memory segments, which mremap(2) lengthens in place because they are joined with nothing.
 
 use bloodhound_abi::consts as c;
 
@@ -11,6 +11,12 @@ use crate::node::Node;
 const GUARD_GAP: u64 = 256 * PAGE;
 
 impl Mm {
+    /// Whether something is mapped in the range, or grows down and so needs the gap below it (vm_start_gap).
+    pub(crate) fn is_near(&self, start: u64, end: u64) -> bool {
+        let gap = self.vmas.range(end..end.saturating_add(GUARD_GAP)).next();
+        self.overlaps(start, end) || gap.is_some_and(|(_, vma)| vma.marks.grows)
+    }
+
     /// The mapping that would grow to hold `addr`, where nothing is mapped.
     fn grower(&self, addr: u64) -> Option<&Vma> {
         let next = self.vmas.range(addr..).next().map(|(_, vma)| vma)?;

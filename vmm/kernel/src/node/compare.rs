@@ -84,7 +84,7 @@ impl Node {
                 vdso,
                 mapped,
                 dead_spaces,
-                put,
+                unmapped,
                 yielded,
                 mqueues,
                 sysv

@@ -41,7 +41,6 @@ impl Ctx<'_> {
     }
 }
 
-/// The fields of a signal's kind, as signalfd_copyinfo chooses them.
 /// `SI_SIGIO`.
 const SI_SIGIO: i32 = -5;
 
@@ -57,6 +56,7 @@ fn faults(signo: u64) -> i32 {
     }
 }
 
+/// The fields of a signal's kind, as signalfd_copyinfo chooses them.
 fn describe(s: &mut SignalfdSiginfo, info: &Siginfo) {
     let [first, second] = [info.fields[0], info.fields[1]];
     let signo = info.signo as u64;

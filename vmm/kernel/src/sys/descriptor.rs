@@ -89,7 +89,7 @@ impl Ctx<'_> {
         self.table().lowest_free(first + 1, limit).map(|_| ())
     }
 
-    /// Closes several descriptors, without waiting for anything.
+    /// Closes several descriptors, without waiting for anything: their files from the last one back ([`Node::files_unref`]).
     pub(crate) fn close_all(&mut self, fds: Vec<i32>) {
         let mut files = Vec::new();
         for fd in fds {

@@ -43,6 +43,13 @@ const RANDOM_ADMIN: [u64; 5] = [0x4004_5201, 0x4008_5203, 0x5204, 0x5206, 0x5207
 const BLOCK: i32 = 4096;
 const PROC_BLOCK: i32 = 1024;
 
+fn is_of_proc(kind: &FileKind) -> bool {
+    match kind {
+        FileKind::Synthetic { path, .. } | FileKind::SyntheticDir { path, .. } => path.starts_with(b"/proc"),
+        _ => false,
+    }
+}
+
 /// ioctl(2). ENOTTY for commands that the kind of file does not have.
 pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
     let id = k.file_id(fd)?;
@@ -57,8 +64,7 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
         c::FIOASYNC => k.switch_async(fd, id, arg),
         // Of every file, also those without a name (do_vfs_ioctl): the size of blocks of its file system.
         FIGETBSZ => {
-            let of_proc = matches!(&kind, FileKind::Synthetic { path, .. } | FileKind::SyntheticDir { path, .. } if path.starts_with(b"/proc"));
-            k.write_obj(arg, if of_proc { &PROC_BLOCK } else { &BLOCK })?;
+            k.write_obj(arg, if is_of_proc(&kind) { &PROC_BLOCK } else { &BLOCK })?;
             Ok(0)
         }
         _ => match kind {

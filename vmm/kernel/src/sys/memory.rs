@@ -430,7 +430,7 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     }
     // "Check against existing mmap mappings": a page stays free below the next one, and what was unmapped otherwise is not given back ("if
     // (!brkvma || brkvma->vm_start >= oldbrk) goto out").
-    let next_is_near = k.node.mms[mm].overlaps(old_end, new_end.max(old_end) + PAGE);
+    let next_is_near = k.node.mms[mm].is_near(old_end, new_end.max(old_end) + PAGE);
     if new_end > old_end && (k.may_map(&heap).is_err() || next_is_near) {
         return Ok(current);
     }

@@ -261,7 +261,7 @@ pub fn mq_notify(k: &mut Ctx<'_>, fd: Fd, event: Ptr) -> SysResult {
             }
             _ => return err(Errno::EINVAL),
         };
-        wanted = Some(Notify { pid: k.pid, how });
+        wanted = Some(Notify { pid: k.pid, how, by_former: false });
     }
     let id = match k.file(fd)?.kind {
         FileKind::Mq(id) => id,

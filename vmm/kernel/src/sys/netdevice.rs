@@ -12,6 +12,7 @@ use crate::ids::*;
 use crate::inet::{Interface, interfaces};
 use crate::socket::inet_bytes;
 use crate::sys::socket::Sock;
+use crate::unix::Kind;
 use crate::wait::SysResult;
 
 /// `struct ifreq`: 16 bytes of name, 24 of union.
@@ -83,6 +84,9 @@ impl Ctx<'_> {
             (c::FIONREAD | c::TIOCOUTQ, Sock::Netlink(_)) => return err(Errno::ENOTTY),
             (c::SIOCATMARK, Sock::Inet(id)) if self.inet(id)?.proto == Proto::Tcp => {
                 usize::from(self.node.net.of(id).at_mark(id))
+            }
+            (c::SIOCATMARK, Sock::Unix(id)) if self.node.unix.get(id).kind != Kind::Stream => {
+                return err(Errno::EOPNOTSUPP);
             }
             (c::SIOCATMARK, Sock::Unix(id)) => usize::from(self.node.unix.at_mark(id)),
             (FIOSETOWN | SIOCSPGRP, _) => {

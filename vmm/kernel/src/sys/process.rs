@@ -75,7 +75,7 @@ impl Node {
         }
     }
 
-    /// Numbers a child that a thread is given.
+    /// Numbers a child that a thread is given, or a process that comes to a group.
     pub(crate) fn next_sibling(&mut self) -> u64 {
         self.births += 1;
         self.births

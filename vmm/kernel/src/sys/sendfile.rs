@@ -244,7 +244,11 @@ fn move_piece(
     // a transfer that has moved nothing tells (iter_file_splice_write).
     if is_file && reached < len {
         let rest = Source::Kernel(k.source_bytes(&data, reached, len - reached)?.into_owned());
-        reached += k.write_from(to, &rest, 0, None).unwrap_or(0);
+        match k.write_from(to, &rest, 0, None) {
+            Ok(n) => reached += n,
+            Err(Stop::Errno(_)) => {}
+            Err(stop) => return Err(stop),
+        }
     }
     *whole = reached == len;
     Ok(reached)

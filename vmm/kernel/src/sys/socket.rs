@@ -426,7 +426,7 @@ fn connect_unix(
         return Ok(0);
     }
     let name = addr.to_unix()?.ok_or(Errno::EINVAL)?;
-    k.keep_waiting_for_room()?;
+    k.keep_waiting_for_room(None)?;
     k.autobind_for_credentials(id)?;
     let target = k.find_unix(&name, kind)?;
     let cred = k.peer_cred();

@@ -129,8 +129,13 @@ impl UnixSockets {
         s.charged < s.sndbuf as usize
     }
 
+    /// Whether the peer has closed its end, and nothing was done about that yet.
+    pub fn has_dead_peer(&self, id: UnixId) -> bool {
+        matches!(self.sockets[id].peer, Peer::Dead { .. })
+    }
+
     /// Whether a message of a stream does not wait for room: some is there, or an error comes before that.
-    pub fn has_room(&self, id: UnixId) -> bool {
+    pub fn does_not_wait_for_room(&self, id: UnixId) -> bool {
         self.is_roomy(id) || self.sockets[id].error.is_some()
     }
 
@@ -334,6 +339,8 @@ impl UnixSockets {
         let target = match (to, s.peer.clone()) {
             (Some(to), _) => to,
             (None, Peer::Alive(peer)) => peer,
+            // "Never change state to TCP_CLOSE" (unix_dgram_sendmsg of SOCK_SEQPACKET).
+            (None, _) if s.kind == Kind::SeqPacket => return Err(Errno::EPIPE.into()),
             (None, gone) => {
                 (s.peer, s.state) = (Peer::None, State::Unconnected);
                 self.datagram_disconnected(id, &gone);

@@ -25,7 +25,7 @@ impl Node {
     }
 
     fn backing_unref(&mut self, mm: MmId, vma: &Vma) {
-        self.put.extend(vma.marks.file);
+        self.unmapped.extend(vma.marks.file);
         match vma.backing {
             Backing::File { ino, .. } => {
                 if let Some(users) = self.mapped.get_mut(&ino) {

@@ -100,7 +100,7 @@ impl Ctx<'_> {
         Ok(self.node.net.of_mut(id).send_datagram(id, &data, to, &how, now)? as u64)
     }
 
-    /// MSG_PROBE: as far as a datagram comes without being one. Nothing is sent, and a pending error stays (`ip_make_skb`, `ip_append_data`).
+    /// MSG_PROBE: finds the way of a datagram and sends none; a pending error stays (`ip_make_skb`, `ip_append_data`).
     fn probe(&mut self, id: SocketId, msg: &Outgoing, to: Option<SocketAddr>, how: &Sending) -> SysResult {
         let (len, now) = (msg.source.len() as usize, self.node.clock);
         self.node.net.of_mut(id).check_datagram(id, (len, true), to, how, now)?;
@@ -108,7 +108,7 @@ impl Ctx<'_> {
     }
 
     /// The bytes of a datagram, or of a part of it behind so many others. That they cannot be sent is found out before they are looked at
-    /// (`__ip_append_data`); otherwise a buffer is given up.
+    /// (`__ip_append_data`). If they can be sent but not read, the buffer that they would have had is freed, which tells of room.
     fn datagram_bytes<'a>(
         &mut self,
         id: SocketId,

@@ -59,7 +59,7 @@ impl Ctx<'_> {
                 receiver => receiver?,
             };
             // Also room comes first (sock_alloc_send_pskb).
-            if done < total && !self.node.unix.has_room(id) {
+            if done < total && !self.node.unix.does_not_wait_for_room(id) {
                 return self.short(Object::Unix(id), done, msg.nonblock, timeout);
             }
             // A message of the socket takes all of its bytes or none; an urgent byte is one of its own (queue_oob).
@@ -78,9 +78,8 @@ impl Ctx<'_> {
             self.node.settle_unix(self.outside.base);
             match result {
                 Ok(n) => msg.done += n as u64,
-                Err(Stall::Until(on) | Stall::Room(on)) => {
-                    return self.short(Object::Unix(on), done, msg.nonblock, timeout);
-                }
+                Err(Stall::Until(on)) => return self.short(Object::Unix(on), done, msg.nonblock, timeout),
+                Err(Stall::Room(_)) => unreachable!("a stream waits for its own room"),
                 Err(Stall::Errno(_)) if done > 0 => return Ok(done),
                 Err(Stall::Errno(Errno::EPIPE)) => return self.broken_pipe(msg.flags),
                 Err(Stall::Errno(e)) => return err(e),
@@ -131,16 +130,22 @@ impl Ctx<'_> {
             Some(addr) if kind == Kind::Datagram => Some(addr.to_unix()?.ok_or(Errno::EINVAL)?),
             _ => None,
         };
-        self.keep_waiting_for_room()?;
+        self.keep_waiting_for_room(Some(id))?;
         let found = self.slept_for_room_at();
         if found.is_none() {
             self.begin_unix_packet(id, name.is_some(), msg, timeout)?;
         }
-        let to = self.packet_receiver(id, kind, name.as_ref(), found).inspect_err(|_| {
+        // The message is copied before its receiver is looked up.
+        let data = self.source_bytes(&msg.source, 0, msg.source.len());
+        let to = match &data {
+            Ok(_) => self.packet_receiver(id, kind, name.as_ref(), found),
+            Err(errno) => err(*errno),
+        };
+        let to = to.inspect_err(|_| {
             self.node.unix.not_sent(id);
             self.node.settle_unix(self.outside.base);
         })?;
-        let data = self.source_bytes(&msg.source, 0, msg.source.len())?;
+        let data = data?;
         // An empty packet is a message too and takes its files: hence the 1.
         let anc = msg.control.unix.clone();
         let result =
@@ -189,7 +194,7 @@ impl Ctx<'_> {
             (Some(found), _) if self.node.unix.exists(found) => Ok(Some(found)),
             (_, Some(name)) => self.find_unix(name, kind).map(Some),
             // Another one is the peer by now.
-            (Some(_), None) if self.node.unix.peer_of(id).is_some() => err(Errno::ECONNRESET),
+            (Some(_), None) if !self.node.unix.has_dead_peer(id) => err(Errno::ECONNRESET),
             (_, None) => Ok(None),
         }
     }
@@ -231,7 +236,8 @@ impl Ctx<'_> {
                 // Behind an urgent byte that was read is more, for which who may sleep has not to wait.
                 Err(Stall::Until(_))
                     if !peek && !self.must_not_sleep(want.nonblock, timeout) && self.is_queued(id) => {}
-                Err(Stall::Until(on) | Stall::Room(on)) => {
+                Err(Stall::Room(_)) => unreachable!("who receives needs no room"),
+                Err(Stall::Until(on)) => {
                     want.done = self.short(Object::Unix(on), done, want.nonblock, timeout)?;
                     break;
                 }

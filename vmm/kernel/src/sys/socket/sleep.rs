@@ -31,11 +31,19 @@ impl Ctx<'_> {
 
     /// Goes on sleeping for room in the queue of another unix socket: a signal counts before anything else, and whatever became of that socket
     /// is seen only when there is room, or nobody to have any (unix_wait_for_peer).
-    pub(crate) fn keep_waiting_for_room(&self) -> SysResult<()> {
+    pub(crate) fn keep_waiting_for_room(&mut self, sender: Option<UnixId>) -> SysResult<()> {
         let Some(at) = self.slept_for_room_at() else { return Ok(()) };
         let waits = !self.timed_out() && self.node.unix.is_full(at);
+        let signalled = self.node.signal_deliverable(self.tid);
         match self.sleep_on() {
-            Some(stop) if waits || self.node.signal_deliverable(self.tid) => stop,
+            Some(stop) if waits || signalled => {
+                // The message of a call that ends is freed, which makes room (sock_wfree).
+                if let Some(id) = sender.filter(|_| signalled) {
+                    self.node.unix.not_sent(id);
+                    self.node.settle_unix(self.outside.base);
+                }
+                stop
+            }
             _ => Ok(()),
         }
     }
