@@ -200,7 +200,7 @@ impl Pipe {
         let mut bits = 0;
         if read {
             bits |= if self.is_empty() { 0 } else { c::EPOLLIN | c::EPOLLRDNORM };
-            // "if (!pipe->writers && filp->f_version != pipe->w_counter)" (pipe_poll).
+            // Only writers that this description has heard of (pipe_poll asks `f_version != pipe->w_counter`).
             let heard = self.writing_opens != unheard_opens;
             bits |= if self.writers == 0 && heard { c::EPOLLHUP } else { 0 };
         }
