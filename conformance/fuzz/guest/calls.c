@@ -32,7 +32,7 @@ static const struct {
     CALL(sync_file_range), CALL(vmsplice), CALL(utimensat), CALL(epoll_pwait), CALL(signalfd), CALL(timerfd_create),
     CALL(eventfd), CALL(fallocate), CALL(timerfd_settime), CALL(timerfd_gettime), CALL(accept4), CALL(signalfd4),
     CALL(eventfd2), CALL(epoll_create1), CALL(dup3), CALL(pipe2), CALL(inotify_init1), CALL(preadv), CALL(pwritev),
-    CALL(rt_tgsigqueueinfo), CALL(recvmmsg), CALL(prlimit64), CALL(sendmmsg), CALL(renameat2), CALL(memfd_create), CALL(mlock2),
+    CALL(rt_tgsigqueueinfo), CALL(recvmmsg), CALL(prlimit64), CALL(sendmmsg), CALL(renameat2), CALL(memfd_create), CALL(mlock2), CALL(munlock),
     CALL(copy_file_range), CALL(preadv2), CALL(pwritev2), CALL(statx), CALL(pidfd_send_signal), CALL(pidfd_open),
     CALL(close_range), CALL(openat2), CALL(pidfd_getfd), CALL(faccessat2), CALL(epoll_pwait2), CALL(pause), CALL(vfork),
     CALL(sched_yield),

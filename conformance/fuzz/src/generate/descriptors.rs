@@ -24,7 +24,10 @@ fn flags(m: &mut Model) {
     let fd = m.fd(&[]);
     match m.rng.below(6) {
         0 => m.call(format!("fcntl {fd} 1")),
-        1 => m.call(format!("fcntl {fd} 2 {}", m.rng.clone().below(4))),
+        1 => {
+            let flags = m.rng.below(4);
+            m.call(format!("fcntl {fd} 2 {flags}"));
+        }
         2 => m.call(format!("fcntl {fd} 3")),
         3 | 4 => {
             // O_APPEND, O_NONBLOCK; O_DIRECT and O_NOATIME depend on the file system.

@@ -20,13 +20,16 @@ fn epoll(m: &mut Model) {
     let (epoll, fd) = (m.fd(&[Kind::Epoll]), m.fd(&[]));
     let actor = m.actor();
     // EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP, EPOLLONESHOT, EPOLLET, EPOLLEXCLUSIVE
-    let events =
-        m.rng.bits(&[1, 1, 1, 4, 4, 2, 0x2000]) | m.rng.pick(&[0, 0, 1 << 30, 1 << 31, 1 << 31, 1 << 28]);
+    let events = m.rng.bits(&[1, 1, 1, 4, 4, 2, 0x40, 0x2000])
+        | m.rng.pick(&[0, 0, 1 << 30, 1 << 31, 1 << 31, 1 << 28]);
     let data = m.rng.below(100);
     match m.rng.below(9) {
         0..=3 => m.op(format!("{actor} . epoll_ctl {epoll} 1 {fd} [ 4:{events:#x} 8:{data} ]")),
         4 => m.op(format!("{actor} . epoll_ctl {epoll} 3 {fd} [ 4:{events:#x} 8:{data} ]")),
-        5 => m.op(format!("{actor} . epoll_ctl {epoll} {} {fd} 0", m.rng.clone().pick(&[2, 2, 4]))),
+        5 => {
+            let command = m.rng.pick(&[2, 2, 4]);
+            m.op(format!("{actor} . epoll_ctl {epoll} {command} {fd} 0"));
+        }
         _ => {
             let most = m.number(&[8, 8, 1, 2, 0]);
             m.op(format!("{actor} . epoll_wait {epoll} <96 {} 0", most.min(8)));

@@ -1,4 +1,4 @@
-//! System V objects, POSIX message queues, futexes.
+//! System V objects, POSIX message queues.
 
 use super::model::{Kind, Model};
 
@@ -29,10 +29,17 @@ fn get(m: &mut Model) {
     }
 }
 
+/// IPC_SET: owner, group and mode as they are, or others. What follows them is the object's.
+fn perm(m: &mut Model, rest: &str) -> String {
+    let (uid, gid) = (m.rng.pick(&[0, 0, 1000, -1]), m.rng.pick(&[0, 0, 1001, -1]));
+    let mode = m.rng.pick(&[0o600, 0o644, 0o666, 0]);
+    format!("[ 4:0 4:{uid} 4:{gid} 4:0 4:0 4:{mode:#x} {rest} ]")
+}
+
 fn semaphore(m: &mut Model) {
     let (actor, id) = (m.actor(), id(m, Kind::Semaphores));
     let number = m.number(&[0, 0, 1, 4, 5]);
-    match m.rng.below(8) {
+    match m.rng.below(11) {
         0..=2 => {
             let count = 1 + m.rng.below(3);
             let mut ops = String::new();
@@ -44,11 +51,31 @@ fn semaphore(m: &mut Model) {
             }
             m.op(format!("{actor} . semop {id} [{ops} ] {count}"));
         }
-        3 => m.op(format!("{actor} . semctl {id} {number} 16 {}", m.rng.clone().below(5))),
+        3 => {
+            let value = m.rng.below(5);
+            m.op(format!("{actor} . semctl {id} {number} 16 {value}"));
+        }
         4 => m.op(format!("{actor} . semctl {id} {number} 12")),
         // GETNCNT, GETZCNT
-        5 => m.op(format!("{actor} . semctl {id} {number} {}", m.rng.clone().pick(&[14, 15]))),
-        6 => m.op(format!("{actor} . semctl {id} 0 2 <104:sem")),
+        5 => {
+            let command = m.rng.pick(&[14, 15]);
+            m.op(format!("{actor} . semctl {id} {number} {command}"));
+        }
+        6 => {
+            // IPC_STAT, and SEM_STAT by the id of a set, of which only the index counts.
+            let command = m.rng.pick(&[2, 2, 18]);
+            m.op(format!("{actor} . semctl {id} 0 {command} <104:sem"));
+        }
+        7 => {
+            let perm = perm(m, "z80");
+            m.op(format!("{actor} . semctl {id} 0 1 {perm}"));
+        }
+        // GETALL, SETALL
+        8 => m.op(format!("{actor} . semctl {id} 0 13 <10")),
+        9 => {
+            let (a, b) = (m.rng.pick(&[0, 1, 2, 32767]), m.rng.pick(&[0, 1, 32768]));
+            m.op(format!("{actor} . semctl {id} 0 17 [ 2:{a} 2:{b} 2:0 2:1 2:0 ]"));
+        }
         _ if m.rng.one_in(3) => m.op(format!("{actor} . semctl {id} 0 0")),
         _ => m.op(format!("{actor} :p semctl {id} {number} 11")),
     }
@@ -59,17 +86,22 @@ fn queue(m: &mut Model) {
     let nowait = if m.rng.one_in(5) { 0 } else { 0o4000 };
     let kind = m.number(&[1, 2, 3, 0, -2]);
     let size = m.number(&[3, 0, 5, 16, 8192, 8193]);
-    match m.rng.below(8) {
+    match m.rng.below(10) {
         0..=2 => m.op(format!(
             "{actor} . msgsnd {id} [ 8:{kind} \"message of some length\" ] {} {nowait:#x}",
             size.min(22)
         )),
         3..=5 => {
             // MSG_NOERROR, MSG_EXCEPT, MSG_COPY
-            let flags = nowait | m.rng.bits(&[0o10000, 0o20000]);
+            let flags = nowait | m.rng.bits(&[0o10000, 0o20000, 0o40000]);
             m.op(format!("{actor} . msgrcv {id} <64 {} {kind} {flags:#x}", size.min(56)));
         }
         6 => m.op(format!("{actor} . msgctl {id} 2 <120:queue")),
+        7 | 8 => {
+            let bytes = m.rng.pick(&[16384, 40, 0]);
+            let perm = perm(m, &format!("z64 8:{bytes} z24"));
+            m.op(format!("{actor} . msgctl {id} 1 {perm}"));
+        }
         _ if m.rng.one_in(3) => m.op(format!("{actor} . msgctl {id} 0 0")),
         _ => m.op(format!("{actor} . msgctl {id} 2 0")),
     }
@@ -85,7 +117,10 @@ fn segment(m: &mut Model) {
             m.op(format!("{actor} :a shmat {id} @{at:#x} {flags:#x}"));
         }
         3 => m.op(format!("{actor} . shmdt @{at:#x}")),
-        4 => m.op(format!("{actor} . write -1 0 0")),
+        4 => {
+            let perm = perm(m, "z96");
+            m.op(format!("{actor} . shmctl {id} 1 {perm}"));
+        }
         5 => m.op(format!("{actor} . shmctl {id} 2 <112:shm")),
         6 => m.op(format!("{actor} . shmctl {id} 0 0")),
         _ => m.op(format!("{actor} . read 63 @{at:#x} 16")),
@@ -100,17 +135,18 @@ fn posix_queue(m: &mut Model) {
     let (size, priority) = (m.number(&[3, 0, 8, 9]), m.number(&[0, 1, 5, 32768]));
     match m.rng.below(9) {
         0..=2 => {
-            let flags = m.rng.pick(&[2, 2, 0, 1]) | nonblocking | m.rng.pick(&[0o100, 0o100, 0o300, 0]);
+            let flags =
+                m.rng.pick(&[2, 2, 0, 1]) | nonblocking | m.rng.pick(&[0o100, 0o100, 0o300, 0, 0o2100]);
             let (most, length) = (m.rng.pick(&[2, 3, 10, 0, 11]), m.rng.pick(&[8, 8, 16, 0]));
             let attributes =
                 if m.rng.one_in(4) { "0".to_owned() } else { format!("[ 8:0 8:{most} 8:{length} 8:0 z32 ]") };
             m.make(Kind::PosixQueue, format!("mq_open \"{name}\" {flags:#x} 0x1a4 {attributes}"));
         }
         3 | 4 => m.op(format!("{actor} . mq_timedsend {queue} \"some message\" {size} {priority} 0")),
-        5 | 6 => m.op(format!(
-            "{actor} . mq_timedreceive {queue} <32 {} <4 0",
-            m.rng.clone().pick(&[8, 16, 32, 7])
-        )),
+        5 | 6 => {
+            let length = m.rng.pick(&[8, 16, 32, 7]);
+            m.op(format!("{actor} . mq_timedreceive {queue} <32 {length} <4 0"));
+        }
         7 => m.op(format!("{actor} . mq_getsetattr {queue} 0 <64")),
         _ if m.rng.one_in(2) => m.op(format!("{actor} . mq_unlink \"{name}\"")),
         _ => {

@@ -1,4 +1,4 @@
-//! Memory: mappings, rights, faults, files in memory.
+//! Memory: mappings, rights, faults, files in memory, futexes.
 
 use super::model::{Kind, Model};
 
@@ -38,7 +38,7 @@ fn map(m: &mut Model) {
 
 fn change(m: &mut Model) {
     let (at, length, protection) = (place(m), length(m), protection(m));
-    match m.rng.below(8) {
+    match m.rng.below(9) {
         0 | 1 => m.call(format!("munmap {at} {length}")),
         2 | 3 => m.call(format!("mprotect {at} {length} {protection}")),
         4 => {
@@ -63,6 +63,14 @@ fn change(m: &mut Model) {
             let flags = m.rng.pick(&[1, 4, 2, 5, 0, 8]);
             m.call(format!("msync {at} {length} {flags}"));
         }
+        7 => {
+            // MLOCK_ONFAULT
+            let flags = m.number(&[0, 0, 1]);
+            let call = if m.rng.one_in(3) { "munlock" } else { "mlock2" };
+            let last = if call == "mlock2" { format!(" {flags}") } else { String::new() };
+            let length = if length > 1 << 32 { 1 << 20 } else { length };
+            m.call(format!("{call} {at} {length}{last}"));
+        }
         _ => m.call(".maps"),
     }
 }
@@ -70,7 +78,10 @@ fn change(m: &mut Model) {
 fn touch(m: &mut Model) {
     let at = place(m);
     match m.rng.below(6) {
-        0 | 1 => m.call(format!(".poke {at} {}", 65 + m.rng.clone().below(26))),
+        0 | 1 => {
+            let byte = 65 + m.rng.below(26);
+            m.call(format!(".poke {at} {byte}"));
+        }
         2 | 3 => m.call(format!(".peek {at}")),
         _ => {
             // Calls that find part of their memory missing.
@@ -79,6 +90,16 @@ fn touch(m: &mut Model) {
             m.call(format!("{call} {fd} {at} {size}"));
         }
     }
+}
+
+fn futex(m: &mut Model) {
+    let (at, other) = (place(m), place(m));
+    // FUTEX_WAIT, WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, WAIT_BITSET, WAKE_BITSET; FUTEX_PRIVATE_FLAG.
+    let command = m.number(&[0, 1, 1, 3, 4, 5, 9, 10]) | m.rng.pick(&[0, 0, 128]);
+    let (value, count) = (m.rng.pick(&[0, 1, 2, 7]), m.rng.pick(&[0, 1, 10]));
+    // For FUTEX_WAKE_OP: add, and, compare with one of these.
+    let third = m.rng.pick(&["0", "1", "0xffffffff", "0x1001000", "0x22000001"]);
+    m.call(format!("futex {at} {command} {value} {count} {other} {third}"));
 }
 
 fn handle(m: &mut Model) {
@@ -95,7 +116,8 @@ pub fn op(m: &mut Model) {
     match m.rng.below(20) {
         0..=5 => map(m),
         6..=9 => change(m),
-        10..=15 => touch(m),
+        10..=14 => touch(m),
+        15 => futex(m),
         16 => {
             let fd = m.fd(&[Kind::File]);
             let size = m.rng.pick(&[0, 1, 4096, 5000, 20000]);

@@ -14,8 +14,8 @@ pub fn fork(m: &mut Model) {
         m.threads = true;
         m.op(format!("{maker} . .thread {actor}"));
     } else {
-        // CLONE_PARENT now and then.
-        let flags = if m.rng.one_in(8) { 0x8000 } else { 0 };
+        // CLONE_PARENT and CLONE_SYSVSEM now and then.
+        let flags = if m.rng.one_in(4) { m.rng.pick(&[0x8000, 0x40000]) } else { 0 };
         m.op(format!("{maker} . .fork {actor} {flags:#x}"));
     }
 }
@@ -49,7 +49,8 @@ fn wait(m: &mut Model) {
     } else {
         let kind = m.number(&[0, 1, 1, 2]);
         let pid = if kind == 1 { self::pid(m) } else { pid };
-        let flags = nohang | 4 | m.rng.bits(&[2, 8, 0x0100_0000, 0x0100_0000]);
+        let exited = if m.rng.one_in(8) { 0 } else { 4 };
+        let flags = nohang | exited | m.rng.bits(&[2, 8, 0x0100_0000, 0x0100_0000]);
         m.op(format!("{actor} . waitid {kind} {pid} <128:siginfo {flags:#x} 0"));
     }
 }

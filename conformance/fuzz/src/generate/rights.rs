@@ -28,7 +28,10 @@ fn get(m: &mut Model) {
     match m.rng.below(6) {
         0 => m.op(format!("{actor} . getresuid <4:r <4:e <4:s")),
         1 => m.op(format!("{actor} . getresgid <4:r <4:e <4:s")),
-        2 => m.op(format!("{actor} . getgroups {} <16", m.rng.clone().below(4))),
+        2 => {
+            let most = m.rng.below(4);
+            m.op(format!("{actor} . getgroups {most} <16"));
+        }
         3 => m.op(format!("{actor} . getuid")),
         // _LINUX_CAPABILITY_VERSION_3. No capset(2): Bloodhound's files go by users and not by capabilities.
         _ => m.op(format!("{actor} . capget [ 4:0x20080522 4:{whose} ] <24")),
@@ -53,11 +56,20 @@ fn keep(m: &mut Model) {
     let (actor, capability) = (m.actor(), m.number(&[5, 6, 7, 10, 21, 40]));
     let (set, values, get) = m.rng.pick(KEPT);
     match m.rng.below(8) {
-        0..=2 => m.op(format!("{actor} . prctl {set} {} 0 0 0", m.rng.clone().pick(values))),
+        0..=2 => {
+            let value = m.rng.pick(values);
+            m.op(format!("{actor} . prctl {set} {value} 0 0 0"));
+        }
         3..=5 => m.op(format!("{actor} . prctl {get} 0 0 0 0")),
         // PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_CAP_AMBIENT.
-        6 => m.op(format!("{actor} . prctl {} {capability} 0 0 0", m.rng.clone().pick(&[23, 23, 24]))),
-        _ => m.op(format!("{actor} . prctl 47 {} {capability} 0 0", m.rng.clone().below(5))),
+        6 => {
+            let option = m.rng.pick(&[23, 23, 24]);
+            m.op(format!("{actor} . prctl {option} {capability} 0 0 0"));
+        }
+        _ => {
+            let command = m.rng.below(5);
+            m.op(format!("{actor} . prctl 47 {command} {capability} 0 0"));
+        }
     }
 }
 

@@ -59,7 +59,8 @@ fn act(m: &mut Model) {
     match m.rng.below(6) {
         0 => m.op(format!("{actor} . rt_sigaction {signal} 0 <32:action 8")),
         1 => {
-            m.op(format!("{actor} . rt_sigaction {signal} [ 8:0 8:0 8:0 8:0 ] 0 {}", m.rng.clone().below(9)))
+            let size = m.rng.below(9);
+            m.op(format!("{actor} . rt_sigaction {signal} [ 8:0 8:0 8:0 8:0 ] 0 {size}"));
         }
         _ => m.op(format!("{actor} . rt_sigaction {signal} [ 8:{action} 8:{flags:#x} 8:r 8:{mask:#x} ] 0 8")),
     }

@@ -131,14 +131,14 @@ fn options(m: &mut Model) {
     let name = m.number(&[2, 3, 4, 9, 13, 30, 38, 39, 6, 15]);
     let value = m.rng.below(3);
     match m.rng.below(8) {
-        0 | 1 => m.op(format!(
-            "{actor} . getsockopt {fd} 1 {name} <16 [ 4:{} ]?",
-            m.rng.clone().pick(&[4, 8, 2, 16])
-        )),
-        2 | 3 => m.op(format!(
-            "{actor} . setsockopt {fd} 1 {name} [ 4:{value} 4:0 ] {}",
-            m.rng.clone().pick(&[4, 8, 2])
-        )),
+        0 | 1 => {
+            let size = m.rng.pick(&[4, 8, 2, 16]);
+            m.op(format!("{actor} . getsockopt {fd} 1 {name} <16 [ 4:{size} ]?"));
+        }
+        2 | 3 => {
+            let size = m.rng.pick(&[4, 8, 2]);
+            m.op(format!("{actor} . setsockopt {fd} 1 {name} [ 4:{value} 4:0 ] {size}"));
+        }
         4 => m.op(format!("{actor} . getsockname {fd} <64:sock [ 4:64 ]?")),
         5 => m.op(format!("{actor} . getpeername {fd} <64:sock [ 4:64 ]?")),
         6 => {
