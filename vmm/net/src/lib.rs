@@ -12,7 +12,8 @@
 //! 1. before a task runs at `now`: if `next_deadline() <= now`, call `on_time(now)` (timers, loopback packets);
 //! 2. do the socket calls;
 //! 3. `take_output()` and hand each packet to [`Fabric::route`], which says when and where it arrives, if at all;
-//! 4. `take_events()` and wake who waits on these sockets;
+//! 4. `take_events()` and wake who waits on these sockets, `take_tells()` and signal their owners (O_ASYNC), `take_urgent()` and send
+//!    SIGURG;
 //! 5. schedule the next `on_time` at `next_deadline()`.
 
 mod buffer;
