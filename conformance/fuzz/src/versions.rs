@@ -256,6 +256,17 @@ const RULES: &[Rule] = &[
         };
         d.is(&["mmap"]) && d.simulated == "-19" && d.ops.iter().any(stream)
     }),
+    // Any: who sleeps at a signalfd and a thread that does not block the signal, which it ignores, are woken at the same time, and who is
+    // faster takes it.
+    ((0, 0), |d| {
+        let slot = d.argument(0).trim_start_matches('$');
+        let reads = d.ops.iter().any(|op| {
+            let mut words = op.split(' ').skip(1);
+            words.next() == Some(slot) && words.next() == Some("signalfd4")
+        });
+        let threads = d.ops.iter().any(|op| op.contains(" .thread "));
+        d.is(&["read"]) && reads && threads && d.lines.iter().any(|line| !line.contains(" read = "))
+    }),
     // Any: how large a directory is depends on its file system, and so whether a range of a lock that counts from its end begins before its
     // beginning. A regular file has the same size, and says the same.
     ((0, 0), |d| {

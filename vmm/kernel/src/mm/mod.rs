@@ -362,8 +362,15 @@ impl Mm {
         child.ahead = ahead::Expected::default();
         // "Memory locks are not inherited by a child created via fork(2)" (mlock(2)).
         child.lock_future = Lock::No;
+        // Mappings that only that kept apart stay so (dup_mmap).
         if child.locked > 0 {
-            child.mark_all(Lock::No);
+            let starts: Vec<u64> = child.vmas.keys().copied().collect();
+            for start in starts {
+                if let Some(vma) = child.vmas.get_mut(&start) {
+                    vma.marks.lock = Lock::No;
+                }
+            }
+            child.locked = 0;
         }
         let special: Vec<Vma> = child.vmas.values().filter(|v| v.on_fork != OnFork::Copy).cloned().collect();
         for vma in special {
