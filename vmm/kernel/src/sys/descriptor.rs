@@ -27,9 +27,8 @@ pub fn close(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
 
 /// Closes a descriptor without waiting for anything.
 fn close_now(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
-    let entry = k.table_mut().take(fd.0)?;
-    k.release_posix_locks(entry.file);
-    k.node.file_unref(entry.file, k.outside.base);
+    let file = k.take_descriptor(fd.0)?;
+    k.node.file_unref(file, k.outside.base);
     Ok(0)
 }
 
@@ -91,14 +90,15 @@ impl Ctx<'_> {
 
     /// Closes several descriptors, without waiting for anything: their files from the last one back ([`Node::files_unref`]).
     pub(crate) fn close_all(&mut self, fds: Vec<i32>) {
-        let mut files = Vec::new();
-        for fd in fds {
-            if let Ok(entry) = self.table_mut().take(fd) {
-                self.release_posix_locks(entry.file);
-                files.push(entry.file);
-            }
-        }
+        let files: Vec<FileId> = fds.into_iter().filter_map(|fd| self.take_descriptor(fd).ok()).collect();
         self.node.files_unref(&files, self.outside.base);
+    }
+
+    /// Takes a descriptor out of the table, and with it the record locks of the process; the caller gives up the reference to the description.
+    fn take_descriptor(&mut self, fd: i32) -> Result<FileId, Errno> {
+        let file = self.table_mut().take(fd)?.file;
+        self.release_posix_locks(file);
+        Ok(file)
     }
 
     /// Gives a description this descriptor, in the place of what was there. EBADF for one beyond the limit.
